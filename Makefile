@@ -1,4 +1,4 @@
-# Every target sets up what it needs first (.venv, locked packages, jars); `make` alone lists them.
+# Every target first sets up all that it needs (.venv, locked packages, jars); `make` alone lists them.
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all durations check audit unit integration format docs docs-site coverage fuzz bench-drain bench-failover bench-brokers bench-rebalance bench-reset bench-commit bench-memory bench-latency bench-dispatch bench-ingress bench-ledger bench-overhead bench-replay bench-validate simulate mutants test-explain test-reload lock clean
 
@@ -49,6 +49,7 @@ docs: setup ## renew what docs/ has from the code: tables of the configuration, 
 	@$(VENV_PYTHON) -m scripts.document_jmx
 	@$(VENV_PYTHON) -m scripts.document_commands
 	@$(VENV_PYTHON) -m scripts.draw_protocol
+	@$(VENV_PYTHON) -m scripts.draw_rooms
 
 docs-site: setup ## the docs as a site, in build/site; `make check` does it too
 	@$(VENV_PYTHON) -m scripts.docs_site
@@ -57,7 +58,7 @@ coverage: setup ## which lines the fast tests do not reach
 	@$(VENV_PYTHON) -m coverage run -m pytest -q -m "not thorough" tests; $(VENV_PYTHON) -m coverage report
 
 fuzz: setup ## attackers at the admin listener and the ingress: FUZZ_SECONDS=n (120), FUZZ_SEED=n (of this minute)
-	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),120) FUZZ_SEED=$(or $(FUZZ_SEED),$$(date +%Y%m%d%H%M)) $(VENV_PYTHON) -m pytest -q -n 2 --dist loadfile integration/test_fuzz.py tests/test_growth.py --timeout 7200
+	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),120) FUZZ_SEED=$(or $(FUZZ_SEED),$$(date +%Y%m%d%H%M)) $(VENV_PYTHON) -m pytest -q -n 2 --dist loadfile integration/http/test_fuzz.py tests/repository/test_growth.py --timeout 7200
 
 bench-drain: setup ## records/s of channels until the last commit, against plain loops, other frameworks, Java, Go (17 min)
 	@$(VENV_PYTHON) -m benchmarks.drain
@@ -71,7 +72,7 @@ bench-brokers: setup ## what a killed broker costs: others' partitions, and its 
 bench-rebalance: setup ## what joins and leaves cost: 20 processes, 1,000 partitions
 	@$(VENV_PYTHON) -m benchmarks.rebalance
 
-bench-reset: setup ## how long a group stands still for a reset: 64 and 1,000 partitions, 4 processes, under load
+bench-reset: setup ## how long a group is stalled for a reset: 64 and 1,000 partitions, 4 processes, under load
 	@$(VENV_PYTHON) -m benchmarks.reset
 
 bench-commit: setup ## how many commits share a transaction, and how long one takes, also with a slow ZooKeeper (3 min)
@@ -101,7 +102,7 @@ bench-replay: setup ## records/s of spark replay over a bare job that makes the 
 bench-validate: setup ## spark validate over bare Spark jobs on the same records and ledger; planted faults (25 min)
 	@$(VENV_PYTHON) -m benchmarks.validate
 
-test-explain: setup ## 20 planted causes on real servers, and what is said when nothing is wrong (13 min; MINUTES=10)
+test-explain: setup ## 20 planted causes on real servers, and the answers when nothing is wrong (13 min; MINUTES=10)
 	@$(VENV_PYTHON) -m benchmarks.explain $(if $(MINUTES),--minutes $(MINUTES))
 
 test-reload: setup ## 500 random edits of a configuration, good and bad, under load (5 min)

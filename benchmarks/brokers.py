@@ -6,7 +6,7 @@ One process reads a topic on three brokers that is published to all the time. In
 killed with SIGKILL, in the others nothing happens. `unaffected_pause_ms` is the 99th percentile of the time between two
 batches of a partition in whose copies that broker has no part, around the kill; `_quiet` is the same in the rounds without
 a fault. `resume_after_election_ms` is the time from when a live broker names a new leader of a partition until the
-partition's next record is handed out. A producer that lived through the death needs a second and more to find the new
+partition's next record is delivered. A producer that lived through the death needs a second and more to find the new
 leader, so one that is made at that moment publishes a record too; `resume_after_published_ms` counts from the first
 record that is acknowledged.
 """
@@ -31,10 +31,10 @@ import confluent_kafka.admin
 from kafka.admin import KafkaAdminClient, NewTopic
 
 from benchmarks.report import finish, spread
-from inbound.cli.places import jar_cache
-from inbound.cli.table import table
+from inbound.cli.shared.files import jar_cache
+from inbound.cli.shared.output import table
 from inbound.embedded import EmbeddedCluster
-from inbound.embedded.kafka import partition_leaders
+from tests.embedded.leaders import partition_leaders
 
 TOPIC = "brokers"
 #: The first one leads. Only partitions 2, 5 and 8 have a copy on broker 3, the one that dies.

@@ -16,8 +16,8 @@ from typing import ClassVar
 
 from benchmarks.meter import Meter, touch
 from inbound import Batch, BatchEventProcessor, BatchResponse
-from inbound.application import Application
 from inbound.config import load, read_text
+from inbound.process.application import Application
 
 #: The longest time that one run may take, in seconds.
 LIMIT = 300.0
@@ -55,7 +55,7 @@ class Touching(BatchEventProcessor):
 
 
 class Told(Touching):
-    """Is told of each commit that has landed, with the batch; it does not need that."""
+    """Has on_batch_processed of each commit that has landed; it does not need that."""
 
     def on_batch_processed(self, batch: Batch) -> None:
         pass

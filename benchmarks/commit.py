@@ -42,8 +42,8 @@ from benchmarks.fill import fill
 from benchmarks.records import create_topic
 from benchmarks.report import finish
 from benchmarks.slow_zookeeper import SlowZooKeeper
-from inbound.cli.places import jar_cache
-from inbound.cli.table import table
+from inbound.cli.shared.files import jar_cache
+from inbound.cli.shared.output import table
 from inbound.embedded import EmbeddedCluster
 
 PARTITIONS = 800

@@ -20,12 +20,12 @@ from typing import Any
 
 from benchmarks.meter import touch
 from inbound import Batch, BatchEventProcessor, BatchResponse
-from inbound.application import Application
 from inbound.channel.commit import Pending
-from inbound.channel.partition import Partition
 from inbound.channel.parts import Parts
 from inbound.config import load, read_text
 from inbound.coordinators.zookeeper import MAX_TRANSACTION_OPS, Call, Op, Stat
+from inbound.partition.partition import Partition
+from inbound.process.application import Application
 
 #: The longest time that one run may take, in seconds.
 LIMIT = 120.0
@@ -81,7 +81,7 @@ class Window:
         self.over = threading.Event()
         self.records = 0
         committer = parts.committer
-        self._commits = parts.commits
+        self._parts = parts
         self._interval = committer.interval
         self._submit, self._landed = committer.submit, committer._landed
         self._first, self._last = 0.1 * records, 0.9 * records
@@ -118,9 +118,9 @@ class Window:
         if self._began is not None:
             self._latencies += [now - submitted for _, submitted in landed]
         elif self.records >= self._first:
-            self._began = (now, self._commits.landed, self._commits.transactions)
+            self._began = (now, self._parts.commits_landed, self._parts.transactions)
         if self.records >= self._last:
-            self._ended = (now, self._commits.landed, self._commits.transactions)
+            self._ended = (now, self._parts.commits_landed, self._parts.transactions)
             self.over.set()
 
     def result(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from benchmarks.fill import fill
 from benchmarks.peers.environments import NotInstalledError, go_program
 from benchmarks.records import create_topic
 from benchmarks.sinks import Nginx, Sink, Slow
-from inbound.cli.places import jar_cache
+from inbound.cli.shared.files import jar_cache
 from inbound.embedded import EmbeddedCluster
 
 

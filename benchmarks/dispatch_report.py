@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks.dispatch_runs import SUBSCRIPTIONS, Found, Run
 from benchmarks.report import finish, spread
-from inbound.cli.table import count, table
+from inbound.cli.shared.output import count, table
 
 #: What the runs of one round measured, by name.
 Round = Mapping[str, Found]

@@ -21,7 +21,7 @@ A channel and a plain loop are measured from the first record until their last c
 the channel's process looks for its commits, and the plain loop commits synchronously. Peers that commit by themselves
 every few seconds are measured until the last record.
 
-Beside it writes docs/benchmarks-drain.svg, unless --only leaves somebody out.
+Beside it writes docs/benchmarks-drain.svg, unless --only leaves a participant out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from benchmarks.fill import fill
 from benchmarks.participants import COMPARISONS, PARTICIPANTS, TOPICS, Comparison, Participant, Place
 from benchmarks.peers.environments import NotInstalledError
 from benchmarks.records import create_topic
-from inbound.cli.places import jar_cache
+from inbound.cli.shared.files import jar_cache
 from inbound.embedded import EmbeddedCluster
 
 ROOT = Path(__file__).resolve().parent.parent

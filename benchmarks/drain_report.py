@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.chart import Panel, bars
 from benchmarks.participants import TOPIC, Comparison, Participant
 from benchmarks.report import finish, spread
-from inbound.cli.table import count, table
+from inbound.cli.shared.output import count, table
 
 CHART = "docs/benchmarks-drain.svg"
 #: What each participant measured in one round: records, seconds, cpu (seconds), rss_mib.

@@ -1,8 +1,8 @@
 """Does `inbound explain` name what is wrong, and nothing that is not? On real servers.
 
-Plants twenty causes for which a partition stands still and measures how long each takes to be named: within twice
-`explain.interval`. Then runs load of many kinds with nothing wrong (`--minutes`) and looks all the time at what is said.
-Prints one JSON line; exit code 1 if a cause was missed, was named too late, or somebody was accused wrongly.
+Plants twenty causes that stall a partition, and measures how long each takes to be named: within twice
+`explain.interval`. Then runs load of many kinds with nothing wrong (`--minutes`) and watches all explanations.
+Prints one JSON line; exit code 1 if a cause was missed, was named too late, or a partition was accused wrongly.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from inbound.cli.places import jar_cache
+from inbound.cli.shared.files import jar_cache
 from inbound.embedded import EmbeddedCluster
-from integration.explaining import Named, Stage
-from integration.mixed_load import Account, run_mixed_load
-from integration.plants import ALONE, IN_ONE_PROCESS, plant_in_one_process
+from integration.group.mixed_load import Account, run_mixed_load
+from integration.observe.explain.explaining import Named, Stage
+from integration.observe.explain.plants import ALONE, IN_ONE_PROCESS, plant_in_one_process
 
 INTERVAL = 2.0
 

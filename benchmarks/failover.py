@@ -1,4 +1,4 @@
-"""How long a killed consumer's partitions stand still.
+"""How long a killed consumer's partitions are stalled.
 
     make bench-failover
 
@@ -26,10 +26,10 @@ from kazoo.client import KazooClient
 from benchmarks.records import create_topic
 from benchmarks.report import finish, spread
 from inbound import Batch, BatchEventProcessor, BatchResponse
-from inbound.cli.places import jar_cache
-from inbound.cli.table import table
+from inbound.admin.client import fetch_status
+from inbound.cli.shared.files import jar_cache
+from inbound.cli.shared.output import table
 from inbound.embedded import EmbeddedCluster
-from inbound.http.client import fetch_status
 
 PARTITIONS = 12
 SESSION = 4.0

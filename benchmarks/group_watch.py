@@ -17,13 +17,13 @@ from kazoo.exceptions import NoNodeError
 
 from inbound import Batch, BatchEventProcessor, BatchResponse
 
-#: Nothing has moved for so long: then nothing moves any more. Longer than whatever members wait before they look again.
+#: Nothing has moved for so long: then nothing moves any more. Longer than members wait before they look again.
 QUIET = 1.0
 LOOK_EVERY = 0.05
 
 
 class Writing(BatchEventProcessor):
-    """Writes down each batch: `partition first_offset next_offset handed_out published`, the times in Unix milliseconds.
+    """Writes down each batch: `partition first_offset next_offset delivered published`, the times in Unix milliseconds.
 
     `published` is when the oldest of its records was.
     """

@@ -29,8 +29,8 @@ from benchmarks.processes import Measured
 from benchmarks.records import create_topic
 from benchmarks.report import finish, spread
 from benchmarks.stamps import read_stamps, stamped
-from inbound.cli.places import jar_cache
-from inbound.cli.table import table
+from inbound.cli.shared.files import jar_cache
+from inbound.cli.shared.output import table
 from inbound.embedded import EmbeddedCluster
 
 TOPIC = "latency"

@@ -28,8 +28,8 @@ from benchmarks.configuration import SERVERS
 from benchmarks.fill import fill
 from benchmarks.records import create_topic
 from benchmarks.report import finish, spread
-from inbound.cli.places import jar_cache
-from inbound.cli.table import table
+from inbound.cli.shared.files import jar_cache
+from inbound.cli.shared.output import table
 from inbound.embedded import EmbeddedCluster
 
 ROOT = Path(__file__).resolve().parent.parent

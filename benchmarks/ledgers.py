@@ -9,7 +9,7 @@ from crc32c import crc32c
 
 from inbound.ledger import Done, Range, Settled
 from inbound.ledger.format import FileName, path_part, seal, start_stamp
-from inbound.ledger.lines import Lines
+from inbound.ledger.lines import LedgerLines
 
 #: As `inbound.ledger.FilesLedger` begins another file.
 FILE_BYTES = 64 << 20
@@ -43,7 +43,7 @@ class Writer:
     def __init__(self, ledger: Path, group: str, consumer: str, file_bytes: int = FILE_BYTES, start: int = 0) -> None:
         self._folder = ledger / path_part(group)
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._lines = Lines(group, consumer)
+        self._lines = LedgerLines(group, consumer)
         self._consumer = consumer
         self._file_bytes = file_bytes
         self._start = start_stamp(int(_WALL * 1000) + start)
@@ -82,7 +82,7 @@ class Writer:
         lines = self._lines
         facts = {"position": begin, "session": 1}
         yield from (lines.note("claimed", topic, p, epoch, facts, _WALL).encode() for p in ends)
-        # What inbound's own Lines make, cut apart where the numbers stand: ten times faster than to make each.
+        # What inbound's own LedgerLines make, cut apart where the numbers stand: ten times faster than to make each.
         forms = {p: _Forms(lines, topic, p, epoch) for p in ends}
         first = begin
         while any(first < end for end in ends.values()):
@@ -102,7 +102,7 @@ class Writer:
 class _Forms:
     """The lines of a partition, with places for their numbers."""
 
-    def __init__(self, lines: Lines, topic: str, partition: int, epoch: int) -> None:
+    def __init__(self, lines: LedgerLines, topic: str, partition: int, epoch: int) -> None:
         def form(body: str, *numbers: int) -> bytes:
             for number in numbers:
                 body = body.replace(f":{number}", ":%d", 1)

@@ -4,7 +4,7 @@
 
 - `rss_over_prefetch_mib`: a gigabyte of 1 KiB records waits in 8 partitions, or in 1,000, in record batches of 16 KiB or
   of up to 1 MB, and the processor is never through with its first batches. The resident set of the whole process
-  (interpreter, libraries, batches handed out, all) once it does not change any more, less `prefetch_bytes`; of all cases
+  (interpreter, libraries, batches delivered, all) once it does not change any more, less `prefetch_bytes`; of all cases
   the largest. What has not settled after 25 s is counted as it is then, and marked. `peak_*`: the largest it ever was,
   likewise. `imports_mib` is a process that only loaded the code, `idle_mib` the idle channel below.
 - `idle_cpu_percent`: a channel with 1,000 empty partitions, seconds of CPU per second over 30 s, of the clients the
@@ -29,8 +29,8 @@ from benchmarks.plain_reader import CLIENTS
 from benchmarks.processes import MIB, Measured
 from benchmarks.records import create_topic
 from benchmarks.report import finish
-from inbound.cli.places import jar_cache
-from inbound.cli.table import table
+from inbound.cli.shared.files import jar_cache
+from inbound.cli.shared.output import table
 from inbound.embedded import EmbeddedCluster
 
 BACKLOG = 2**30
@@ -48,7 +48,7 @@ SETTLE_LIMIT = 25.0
 #: After all partitions are claimed, until the idle channel is looked at; and for how long it is. Seconds.
 IDLE_SETTLE, IDLE_WINDOW = 8.0, 30.0
 IMPORTS = (
-    "import confluent_kafka, kafka, inbound.application, inbound.cli.main, inbound.cli.run, benchmarks.stamps\n"
+    "import confluent_kafka, kafka, inbound.process.application, inbound.cli.main, inbound.cli.run.run, benchmarks.stamps\n"
     "print(next(line for line in open('/proc/self/status') if line.startswith('VmRSS')).split()[1])"
 )
 CONFIG = (
@@ -102,7 +102,7 @@ class Bench:
         """Let a channel read until its buffers are full."""
         partitions, _ = BACKLOGS[name]
         with self._channel(client, f"backlog_{name}") as process:
-            process.wait_for("a batch was handed out", lambda: process.channel().get("batches_total", 0) > 0, 60.0)
+            process.wait_for("a batch was delivered", lambda: process.channel().get("batches_total", 0) > 0, 60.0)
             rss, settled = _settled(process)
             peak = process.peak_mib()
             channel = process.channel()

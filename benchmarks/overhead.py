@@ -50,8 +50,8 @@ from benchmarks.overhead_profiling import Profiler
 from benchmarks.overhead_tracing import Collector
 from benchmarks.records import create_topic
 from benchmarks.report import finish, quartiles, spread
-from inbound.cli.places import jar_cache
-from inbound.cli.table import table
+from inbound.cli.shared.files import jar_cache
+from inbound.cli.shared.output import table
 from inbound.embedded import EmbeddedCluster
 
 ROOT = Path(__file__).resolve().parent.parent

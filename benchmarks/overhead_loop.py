@@ -3,8 +3,8 @@
     python -m benchmarks.overhead_loop CONFIG COUNT on|off
 
 Prints the address of its admin port, and at the end the JSON line of `benchmarks.meter`. Taken out are the histograms and
-counts (`inbound.instruments`, `inbound.meters`), the journal, the stall detector and the log. What calls them stays: a
-product without them would save a few calls of empty functions for each batch besides.
+counts (`inbound.runtime.instruments`, `inbound.partition.meters`), the journal, the stall detector and the log. What calls them
+stays: a product without them would save a few calls of empty functions for each batch besides.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from pathlib import Path
 
 from benchmarks.channel_loop import Touching, measure
 from benchmarks.meter import Meter
-from inbound import logs
-from inbound.application import Application
-from inbound.cli.profiles import profiling_listener
+from inbound.cli.run.run import profiling_listener
 from inbound.config import load, read_text
-from inbound.explain.detector import StallDetector
-from inbound.instruments import Histogram, Kinds
-from inbound.journal import Journal
-from inbound.meters import Meters
-from inbound.sections import Makers
+from inbound.observe import logs
+from inbound.observe.explain.detector import StallDetector
+from inbound.partition.journal import Journal
+from inbound.partition.meters import Meters
+from inbound.process.application import Application
+from inbound.process.sections import Makers
+from inbound.runtime.instruments import Histogram, Kinds
 
 #: What does nothing in a process of the kind `off`.
 TAKEN_OUT = (
     (Histogram, "observe"),
     (Kinds, "add"),
-    (Meters, "handed_over"),
+    (Meters, "delivered"),
     (Meters, "noted"),
     (Journal, "note"),
     (StallDetector, "run_once"),
@@ -37,7 +37,7 @@ TAKEN_OUT = (
 
 
 def take_out() -> None:
-    """Take out of this process whatever tells operators about it."""
+    """Take all that is for operators out of this process."""
 
     def nothing(*args: object, **facts: object) -> None:
         return None

@@ -27,7 +27,7 @@ class Collector:
                 self.end_headers()
 
             def log_message(self, format: str, *args: object) -> None:
-                """Nothing: whoever measures prints what there is to see."""
+                """Nothing: the benchmark prints what there is to see."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -36,7 +36,7 @@ class Collector:
 
     @property
     def configuration(self) -> str:
-        """The section of whoever sends its spans here."""
+        """The section of a process that sends its spans here."""
         return TRACING.format(url=f"http://127.0.0.1:{self._server.server_port}")
 
     def end(self) -> int:

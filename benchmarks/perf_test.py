@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import time
 
-from inbound.cli.places import jar_cache, java_command
-from tests.more_jars import fetch_tools
+from inbound.cli.shared.files import jar_cache, java_command
+from tests.embedded.more_jars import fetch_tools
 
 
 def fill(bootstrap: str, topic: str, records: int, size: int = 100) -> float:

@@ -18,7 +18,7 @@ from inbound.coordinators.paths import GroupPaths
 from inbound.embedded import EmbeddedCluster
 from inbound.ledger import Done, FilesLedger, Range, Settled
 from inbound.proof.model import ANOMALIES, Proof
-from inbound.spark.gather import Brokers
+from inbound.spark.cluster_state import KafkaLogs
 from inbound.topic_partition import TopicPartition
 
 GROUP, MAIN, COMPACTED, TRANSACTIONAL = "planted", "planted", "planted-compacted", "planted-transactional"
@@ -124,7 +124,7 @@ class Planted:
 
     def _end(self, topic: str, partition: int) -> int:
         key = TopicPartition(topic, partition)
-        with Brokers(self._kafka) as brokers:
+        with KafkaLogs(self._kafka) as brokers:
             return brokers.limits([key])[key].end
 
     def _fill_compacted(self, count: int) -> None:
@@ -225,7 +225,7 @@ def _loss(story: Story) -> None:
 
 def _duplicate(story: Story) -> None:
     story.consumer("a").read(0, story.middle).leave()
-    story.commit(story.middle - 5)  # somebody sets it back past inbound
+    story.commit(story.middle - 5)  # an operator sets it back past inbound
     story.consumer("b").read(story.middle - 5, story.end).leave()
     story.expect("duplicate", story.middle - 5, story.middle)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from inbound.http.client import fetch_status
+from inbound.admin.client import fetch_status
 
 MIB = 2**20
 #: How long a process may take to end after SIGTERM, in seconds; then it is killed.

@@ -9,10 +9,10 @@ their partitions are read on; then, under a steady load over all partitions, two
   clock; looked at once every partition has an owner, shares are even and nothing has moved for a second. The first member
   is left out, as it waits for others (`join_delay`): `first_settle_seconds`.
 - `extra_moves`: claims beyond the share of a joiner, or what a leaver had, by the epoch nodes, which count claims.
-- `planned_leave_p99_ms`: from when an observer is told that a leaver's owner node was deleted to the hand-out of the
-  partition's next record at another process. That record is published when the observer is told.
+- `planned_leave_p99_ms`: from when an observer's watch says that a leaver's owner node was deleted to the delivery of the
+  partition's next record at another process. That record is published when the observer's watch fires.
 - `unmoved_pause_batches`: of a few dozen partitions with a record every 250 ms, those that did not move: how many periods
-  the oldest record of a batch had waited for its hand-out, at most, while others moved. `unmoved_wait_p99_ms`, beside the
+  the oldest record of a batch had waited for its delivery, at most, while others moved. `unmoved_wait_p99_ms`, beside the
   same while nothing moved, says how long they waited.
 """
 
@@ -34,8 +34,8 @@ import confluent_kafka
 from benchmarks.group_watch import GroupWatch, HandedOut, Seen, Settled, middle, percentile
 from benchmarks.records import create_topic
 from benchmarks.report import finish
-from inbound.cli.places import jar_cache
-from inbound.cli.table import table
+from inbound.cli.shared.files import jar_cache
+from inbound.cli.shared.output import table
 from inbound.coordinators.assignment import share
 from inbound.embedded import EmbeddedCluster
 
@@ -203,7 +203,7 @@ class Group:
         self.publisher.stop()
         processes = [process for _, process in self.processes] + ([self._joining] if self._joining else [])
         for process in processes:
-            process.kill()  # the servers go too: nothing to hand over
+            process.kill()  # the servers go too: nothing to release
         for process in processes:
             process.wait(timeout=40)
         self._watch.close()

@@ -21,13 +21,13 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from benchmarks.fill import fill
 from inbound import Batch, BatchEventProcessor, BatchResponse, Context
-from inbound.cli.places import jar_cache, java_command
+from inbound.cli.shared.files import jar_cache, java_command
 from inbound.config import ChannelConfig
 from inbound.embedded import EmbeddedCluster
 from inbound.processors.batch import PlainRecord
 from inbound.spark.kafka_source import read_log
 from inbound.spark.replay.marks import ReplayFolder
-from inbound.spark.replay.plan import Asked, ReplayPlan, Unit
+from inbound.spark.replay.plan import ReplayPlan, RequestedOffsets, Unit
 from inbound.spark.session import SparkSettings, spark_session
 
 TOPIC = "replayed"
@@ -49,7 +49,7 @@ def bare(rows: Iterator[Any]) -> None:
     records: list[PlainRecord] = []
     topic, partition = "", 0
 
-    def hand_out() -> None:
+    def deliver() -> None:
         processor.on_next_batch(Batch(topic, partition, records[0].offset, records[-1].offset + 1, records))
 
     for row in rows:
@@ -57,10 +57,10 @@ def bare(rows: Iterator[Any]) -> None:
         headers = [(header.key, header.value) for header in row.headers or ()]
         records.append(PlainRecord(row.offset, row.timestamp, row.key, row.value, headers))
         if len(records) == BATCH_RECORDS:
-            hand_out()
+            deliver()
             records = []
     if records:
-        hand_out()
+        deliver()
     processor.close()
 
 
@@ -108,14 +108,14 @@ class Pairs:
     """The two ways over the same records, timed from outside."""
 
     def __init__(self, spark: Any, servers: str, folder: Path, partitions: int) -> None:
-        from inbound.spark.replay.kafka_log import open_log
+        from inbound.spark.cluster_state import KafkaLogs
         from inbound.topic_partition import TopicPartition
 
         self._spark = spark
         self._kafka = {"bootstrap.servers": servers}
         self._folder = folder
-        with open_log(self._kafka, "read_committed") as log:
-            logs = log.ranges([TopicPartition(TOPIC, partition) for partition in range(partitions)])
+        with KafkaLogs(self._kafka) as log:
+            logs = log.limits([TopicPartition(TOPIC, partition) for partition in range(partitions)])
         self._units = tuple(Unit(n, *tp, held.start, held.end) for n, (tp, held) in enumerate(sorted(logs.items())))
         self.records = sum(unit.next - unit.first for unit in self._units)
         self._config = ChannelConfig.model_validate(
@@ -137,14 +137,23 @@ class Pairs:
     def replay(self, number: int) -> float:
         """Return the seconds of a replay of its own, with the marks of all its batches."""
         from inbound.spark.replay.job import replay
-        from inbound.spark.replay.task import Job
+        from inbound.spark.replay.task import ReplayJob
 
         folder = ReplayFolder(self._folder, f"run-{number}")
         folder.claim()
         folder.write_plan(
-            ReplayPlan(folder.name, "bench", "bench", Asked((TOPIC,)), "benchmarks.replay:NoOp", "", None, self._units)
+            ReplayPlan(
+                folder.name,
+                "bench",
+                "bench",
+                RequestedOffsets((TOPIC,)),
+                "benchmarks.replay:NoOp",
+                "",
+                None,
+                self._units,
+            )
         )
-        job = Job(
+        job = ReplayJob(
             folder.root, folder.name, self._units, "bench", self._config, "benchmarks.replay:NoOp", {}, self._kafka
         )
         try:

@@ -1,4 +1,4 @@
-"""How long a group stands still for a reset of its offsets, on real servers and under load.
+"""How long a group is stalled for a reset of its offsets, on real servers and under load.
 
     make bench-reset
 
@@ -8,8 +8,8 @@ few times one after another; each time there is all that was published so far to
 
 - `reset_64_seconds`, `reset_1000_seconds`: from the creation of the command's node to the write that says that it has
   succeeded, all partitions having owners again; both by the server's clock. The longest of all, and the median.
-- `..._read_seconds`: from the same creation until the last partition's first record was handed out again.
-- `..._command_seconds`: what whoever typed the command waits for, start of Python included.
+- `..._read_seconds`: from the same creation until the last partition's first record was redelivered.
+- `..._command_seconds`: how long the command takes, start of Python included.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from benchmarks.group_watch import GroupWatch, HandedOut, Seen, Writing, middle
 from benchmarks.records import create_topic
 from benchmarks.report import finish
 from inbound import Batch, BatchResponse
-from inbound.cli.places import jar_cache
-from inbound.cli.table import table
+from inbound.cli.shared.files import jar_cache
+from inbound.cli.shared.output import table
 from inbound.coordinators.paths import CommandPaths
 from inbound.embedded import EmbeddedCluster
 
@@ -161,7 +161,7 @@ class Group:
         if self._load is not None:
             self._load.close()
         for process in self._processes:
-            process.kill()  # the servers go too: nothing to hand over
+            process.kill()  # the servers go too: nothing to release
         for process in self._processes:
             process.wait(timeout=40)
         self._watch.close()
@@ -179,7 +179,7 @@ class Group:
         return stat
 
     def _until_read(self, partitions: set[int], counts: Any) -> dict[int, float]:
-        """Return when each partition was first handed out, of the batches that count."""
+        """Return when each partition was first delivered, of the batches that count."""
         found: dict[int, float] = {}
         deadline = time.monotonic() + LIMIT
         while time.monotonic() < deadline:

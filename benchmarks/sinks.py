@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from inbound.embedded.ports import free_ports
+from inbound.embedded.cluster import free_ports
 
 #: How long a sink may take to listen, or to end, in seconds.
 LIMIT = 10.0

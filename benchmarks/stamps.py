@@ -31,7 +31,7 @@ class Stamps:
         self._pairs: list[tuple[int, int]] = []
 
     def add(self, partition: int, values: Iterable[bytes]) -> None:
-        """Note what was handed over just now. Any thread."""
+        """Note a delivery of now. Any thread."""
         now = time.monotonic_ns()
         self._pairs.extend((SENT.unpack_from(value)[0], now) for value in values)
         if partition in self._missing:

@@ -39,8 +39,8 @@ from benchmarks.perf_test import fill
 from benchmarks.planted import Planted
 from benchmarks.records import create_topic
 from benchmarks.report import finish, spread
-from inbound.cli.places import jar_cache, java_command
-from inbound.cli.zookeeper import with_zookeeper
+from inbound.cli.shared.files import jar_cache, java_command
+from inbound.cli.shared.zookeeper import with_zookeeper
 from inbound.config import ZooKeeperConfig
 from inbound.coordinators.nodes import EpochInfo
 from inbound.coordinators.paths import GroupPaths
@@ -48,10 +48,10 @@ from inbound.embedded import EmbeddedCluster
 from inbound.ledger.columns import write_parquet
 from inbound.ledger.jsonl import split_lines
 from inbound.proof.model import Proof
-from inbound.spark.gather import Brokers, Subject
+from inbound.spark.cluster_state import KafkaLogs, Subject
 from inbound.spark.kafka_source import read_log
 from inbound.spark.session import SparkSettings, spark_session
-from inbound.spark.validate import Question, validate
+from inbound.spark.validate import ProofRequest, validate
 from inbound.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Bench:
     def quick(self, records: int, pairs: int) -> dict[str, float]:
         """Return quick mode over a bare aggregation of the ledger: as Parquet, and as it was written."""
         topic = f"scan-{SCANS[-1][0]}"
-        with Brokers(self._kafka) as brokers:
+        with KafkaLogs(self._kafka) as brokers:
             there = bool(brokers.topics([topic]))
         ends = self._ends(topic) if there else self._filled(topic, records)[1]
         began = time.monotonic()
@@ -184,7 +184,7 @@ class Bench:
             return self._validated(mode, GROUP, (topic,), self._folder / "ledgers" / ledger)
 
     def _validated(self, mode: Any, group: str, topics: tuple[str, ...], ledger: Path) -> Proof:
-        question = Question((Subject(group, topics),), mode, self._kafka, self._kafka, ledger)
+        question = ProofRequest((Subject(group, topics),), mode, self._kafka, self._kafka, ledger)
         proof, _ = validate(question, lambda work: with_zookeeper(self._zk, work), lambda: self.spark)
         return proof
 
@@ -211,7 +211,7 @@ class Bench:
         return topic, self._ends(topic)
 
     def _ends(self, topic: str) -> dict[int, int]:
-        with Brokers(self._kafka) as brokers:
+        with KafkaLogs(self._kafka) as brokers:
             limits = brokers.limits(TopicPartition(topic, partition) for partition in range(PARTITIONS))
         return {tp.partition: limits[tp].end for tp in limits}
 

@@ -1,36 +1,48 @@
-"""Typed configuration: YAML, environment and flags in; frozen models, or every problem with its line, out."""
+"""Typed configuration: text in; frozen models, or every problem with its line, out.
 
-from inbound.config.admin_models import AdminConfig, AdminTlsConfig
+Begin with `models.py`: the whole file; its sections are in `*_models.py`. `loader.py` is the way through: `document.py` (YAML with
+the line of everything), environment and flags, the models, `problems.py` (errors in the file's words);
+`render.py` writes the effective configuration, `schema.py` the JSON Schema. `values.py` and `units.py` have the kinds of
+value. Knative's manifests: `manifests.py` reads them, `manifest_models.py` is their form. `secrets.py` hides credentials.
+
+This room reads one text at a time and knows no processor, coordinator or client: options of plugins are theirs to check.
+"""
+
 from inbound.config.channel_models import (
     DISPATCH,
     ChannelConfig,
-    OnErrorConfig,
-    ProcessorConfig,
-    ReaderConfig,
-)
-from inbound.config.coordinator_models import (
     CoordinatorConfig,
     CustomCoordinatorConfig,
     DynamicCoordinatorConfig,
     FixedCountCoordinatorConfig,
+    OffsetsConfig,
+    OnErrorConfig,
+    ProcessorConfig,
+    ReaderConfig,
     StaticCoordinatorConfig,
 )
-from inbound.config.depends import depends_on
-from inbound.config.ingress_models import IngressConfig, TlsConfig
-from inbound.config.kafka_channel import Manifest
-from inbound.config.ledger_models import LedgerConfig
-from inbound.config.loader import Loaded, load, read_text
-from inbound.config.logging_models import LoggingConfig
+from inbound.config.listener_models import (
+    AdminConfig,
+    AdminTlsConfig,
+    IngressConfig,
+    PolicyConfig,
+    PolicyRule,
+    ProfilingConfig,
+    TlsConfig,
+)
+from inbound.config.loader import Loaded, depends_on, load, load_policy, read_text
+from inbound.config.manifest_models import (
+    ChannelManifest,
+    ManifestOrigin,
+    RefusedManifest,
+    ResetManifest,
+    ResetOffset,
+    parse_time,
+)
 from inbound.config.manifests import Manifests, parse_manifests
-from inbound.config.mirror_models import OffsetsConfig
-from inbound.config.models import Config, ControllerConfig, ManifestsConfig
-from inbound.config.policy_models import PolicyConfig, PolicyRule, load_policy
+from inbound.config.models import Config, ControllerConfig, LedgerConfig, LoggingConfig, ManifestsConfig, ResetConfig
 from inbound.config.problems import validation_problems
-from inbound.config.profiling_models import ProfilingConfig
-from inbound.config.refused_manifest import ManifestOrigin, RefusedManifest
 from inbound.config.render import render
-from inbound.config.reset_models import ResetConfig
-from inbound.config.reset_offset import ResetManifest, ResetOffset, parse_time
 from inbound.config.tracing_models import TracingConfig
 from inbound.config.units import format_duration, format_size, parse_duration, parse_size
 from inbound.config.zookeeper_models import ZooKeeperConfig
@@ -40,6 +52,7 @@ __all__ = [
     "AdminConfig",
     "AdminTlsConfig",
     "ChannelConfig",
+    "ChannelManifest",
     "Config",
     "ControllerConfig",
     "CoordinatorConfig",
@@ -50,7 +63,6 @@ __all__ = [
     "LedgerConfig",
     "Loaded",
     "LoggingConfig",
-    "Manifest",
     "ManifestOrigin",
     "Manifests",
     "ManifestsConfig",

@@ -1,57 +1,194 @@
-"""One channel: what it reads, how, and which processor gets it."""
+"""One channel: its topics, coordinator, reader and processor."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
-
-from inbound.config.coordinator_models import (
-    CoordinatorConfig,
-    DynamicCoordinatorConfig,
-    StaticCoordinatorConfig,
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    model_validator,
 )
-from inbound.config.mirror_models import OffsetsConfig
-from inbound.config.units import format_size, shown
+
+from inbound.config.units import MIB, format_size, shown
 from inbound.config.values import (
     MODULE_CLASS,
     ChannelName,
-    Part,
+    OutsideText,
     PathPart,
-    Problem,
+    StrictModel,
     TopicName,
     duration,
     entries,
+    is_label,
     is_module_class,
+    mapping,
     matching,
+    need_text,
+    not_empty,
+    refuse,
     size,
     text,
+    text_that,
     topic_name,
     whole,
     wrong,
     wrong_at,
 )
-from inbound.topic_names import INTERNAL, chooser
+from inbound.runtime.patterns import INTERNAL, chooser
 
-MIB = 2**20
+SHIPPED = ("dynamic", "fixed-count", "static")
+_TYPES = f"need one of {', '.join(SHIPPED)}, or module:Class"
+
+#: Kafka counts partitions in 32 bits.
+_HIGHEST = 2**31 - 1
+_NUMBERS: dict[str, Any] = {
+    "type": "array", "items": {"type": "integer", "minimum": 0, "maximum": _HIGHEST}, "minItems": 1, "uniqueItems": True
+}  # fmt: skip
+
+
+class DynamicCoordinatorConfig(StrictModel):
+    """An even share of the partitions for each member of the group."""
+
+    type: Literal["dynamic"] = "dynamic"
+
+
+class FixedCountCoordinatorConfig(StrictModel):
+    """So many partitions of each topic, and no more."""
+
+    type: Literal["fixed-count"] = "fixed-count"
+    count: Annotated[int, whole(1)] = Field(description="Partitions of each topic that this member takes.")
+
+
+def _numbers(value: Any) -> Any:
+    given = [OutsideText(part) for part in entries(value)] if isinstance(value, OutsideText) else value
+    if not isinstance(given, (list, tuple)):
+        raise wrong(f"need a list such as [0, 1], got {shown(value)}")
+    return given
+
+
+def _each_once(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    places = enumerate(numbers)
+    refuse("partitions", *((numbers.index(n) < at, (at,), f"lists {n} twice; keep one") for at, n in places))
+    return numbers
+
+
+PartitionNumbers = Annotated[
+    tuple[Annotated[int, whole(0, _HIGHEST)], ...],
+    BeforeValidator(_numbers),
+    not_empty("need at least one partition such as [0, 1], got an empty list"),
+    AfterValidator(_each_once),
+    WithJsonSchema(_NUMBERS),
+]
+
+
+class StaticCoordinatorConfig(StrictModel):
+    """The listed partitions, and no others."""
+
+    type: Literal["static"] = "static"
+    partitions: Annotated[
+        dict[TopicName, PartitionNumbers],
+        mapping("a mapping such as {orders: [0, 1]}"),
+        not_empty("need the partitions of at least one topic, such as {orders: [0, 1]}, got an empty mapping"),
+    ] = Field(
+        description="Numbers of the partitions that this member takes, by topic.",
+        json_schema_extra={"minProperties": 1},
+    )
+
+
+class CustomCoordinatorConfig(StrictModel):
+    """A coordinator class of your own."""
+
+    type: str = Field(description="module:Class of a ZkCoordinator.", pattern=r"^[^:]+:[^:]+$")
+    # Not in repr: options can hold tokens.
+    options: dict[str, Any] = Field(
+        default_factory=dict, repr=False, description="Its own settings, checked by the class's `Options` model."
+    )
+
+
+def _known(value: Any) -> Any:
+    """Refuse a type that is none, in words that name those there are."""
+    if not isinstance(value, Mapping) or not value:
+        return value  # the model says that it needs a mapping; an empty one is all defaults
+    kind = value.get("type")
+    if isinstance(kind, str) and (kind in SHIPPED or is_module_class(kind)):
+        return value
+    if "type" not in value:
+        problem = wrong(f"{_TYPES}, got nothing")
+    elif not isinstance(kind, str):
+        problem = need_text(kind)
+    else:
+        near = get_close_matches(kind.lower(), SHIPPED, n=1)
+        problem = wrong(f"{_TYPES}, got {shown(kind)}" + (f"; did you mean {near[0]}?" if near else ""))
+    raise wrong_at("coordinator", [(("type",), problem, kind)])
+
+
+def _tag(value: Any) -> str:
+    kind = value.get("type", "dynamic") if isinstance(value, Mapping) else getattr(value, "type", "dynamic")
+    return kind if kind in SHIPPED else "custom"
+
+
+CoordinatorConfig = Annotated[
+    Annotated[DynamicCoordinatorConfig, Tag("dynamic")]
+    | Annotated[FixedCountCoordinatorConfig, Tag("fixed-count")]
+    | Annotated[StaticCoordinatorConfig, Tag("static")]
+    | Annotated[CustomCoordinatorConfig, Tag("custom")],
+    Discriminator(_tag),
+    BeforeValidator(_known),
+]
+
+
+class OffsetsConfig(StrictModel):
+    """Where a channel's offsets go besides ZooKeeper, which stays the truth."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"mirror": {"const": "kafka"}}, "required": ["mirror"]},
+            "else": {"properties": {"group": {"type": "null"}}},
+        }
+    )
+
+    mirror: Literal["none", "kafka"] = Field(
+        default="none",
+        description="Whether commits also go to a Kafka group, for kafka-consumer-groups and lag exporters.",
+    )
+    group: Annotated[str, text_that(is_label, "the name of a Kafka group, without blanks around it")] | None = Field(
+        default=None,
+        description="Name of that Kafka group; the channel's group if not given. Only with `mirror: kafka`.",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> OffsetsConfig:
+        only = "is used only with mirror: kafka, but mirror is none; change one of the two"
+        refuse("OffsetsConfig", (self.group is not None and self.mirror == "none", "group", only))
+        return self
+
+    def kafka_group(self, group: str) -> str | None:
+        """Return the Kafka group that a channel of `group` mirrors its offsets to; None: it does not."""
+        return (self.group or group) if self.mirror == "kafka" else None
+
+
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
 
-def _topics(value: Any) -> Any:
-    topics = entries(value)
-    if not topics:
-        raise wrong("need at least one topic, got an empty list")
-    seen = set()
-    for topic in topics:
-        if isinstance(topic, str) and topic in seen:
+def _topics(topics: tuple[str, ...]) -> tuple[str, ...]:
+    for topic, count in Counter(topics).items():
+        if count > 1:
             raise wrong(f"lists {shown(topic)} twice; keep one")
-        seen.add(topic if isinstance(topic, str) else id(topic))
     return topics
 
 
 def _topics_schema(schema: dict[str, Any]) -> None:
-    del schema["default"]  # nothing; but nobody may write that
+    del schema["default"]  # empty, which may not be written
     schema |= {"minItems": 1, "uniqueItems": True}
 
 
@@ -67,14 +204,11 @@ def regular_expression(value: Any) -> str:
     return pattern
 
 
-def _processor_type(value: Any) -> str:
-    name = text(value)
-    if is_module_class(name) or re.fullmatch(_NAME, name):
-        return name
-    raise wrong(f"need the name of a processor, or module:Class, got {shown(name)}")
+def _is_processor(name: str) -> bool:
+    return is_module_class(name) or re.fullmatch(_NAME, name) is not None
 
 
-class OnErrorConfig(Part):
+class OnErrorConfig(StrictModel):
     """What happens to a batch that the processor cannot handle."""
 
     model_config = ConfigDict(
@@ -86,7 +220,7 @@ class OnErrorConfig(Part):
     )
 
     max_attempts: Annotated[int, whole(0)] = Field(
-        default=10, description="How often a batch is tried before `then` happens; 0 is for ever."
+        default=10, description="How often a batch is tried before `then` happens; 0 is without end."
     )
     then: Literal["hold", "skip", "dead-letter"] = Field(
         default="hold",
@@ -99,15 +233,17 @@ class OnErrorConfig(Part):
 
     @model_validator(mode="after")
     def _check(self) -> OnErrorConfig:
-        if (self.then == "dead-letter") == (self.dead_letter_topic is not None):
-            return self
-        problem = f"is used only with then: dead-letter, but then is {self.then}; change one of the two"
-        if self.dead_letter_topic is None:
-            problem = "needs a topic, because then is dead-letter"
-        raise wrong_at("OnErrorConfig", [(("dead_letter_topic",), wrong(problem), None)])
+        only = f"is used only with then: dead-letter, but then is {self.then}; change one of the two"
+        given, wanted = self.dead_letter_topic is not None, self.then == "dead-letter"
+        refuse(
+            "OnErrorConfig",
+            (wanted and not given, "dead_letter_topic", "needs a topic, because then is dead-letter"),
+            (given and not wanted, "dead_letter_topic", only),
+        )
+        return self
 
 
-class ReaderConfig(Part):
+class ReaderConfig(StrictModel):
     """How records are fetched, and how many make a batch."""
 
     client: Literal["kafka-python", "confluent-kafka"] = Field(
@@ -139,39 +275,32 @@ class ReaderConfig(Part):
     @model_validator(mode="after")
     def _check(self) -> ReaderConfig:
         batch, largest, prefetch = map(format_size, (self.batch_bytes, self.max_batch_bytes, self.prefetch_bytes))
-        problems: list[Problem] = []
-        if self.max_batch_bytes < self.batch_bytes:
-            problems.append((("max_batch_bytes",), wrong(f"need at least batch_bytes ({batch}), got {largest}"), None))
-        if self.prefetch_bytes < self.batch_bytes:
-            problems.append((("prefetch_bytes",), wrong(f"need at least batch_bytes ({batch}), got {prefetch}"), None))
-        if problems:
-            raise wrong_at("ReaderConfig", problems)
+        need = f"need at least batch_bytes ({batch})"
+        refuse(
+            "ReaderConfig",
+            (self.max_batch_bytes < self.batch_bytes, "max_batch_bytes", f"{need}, got {largest}"),
+            (self.prefetch_bytes < self.batch_bytes, "prefetch_bytes", f"{need}, got {prefetch}"),
+        )
         return self
 
 
-class ProcessorConfig(Part):
+class ProcessorConfig(StrictModel):
     """The code that gets the batches."""
 
-    type: Annotated[str, BeforeValidator(_processor_type), matching(f"({_NAME}|{MODULE_CLASS})")] = Field(
-        description="Name of a processor that is installed, or module:Class."
-    )
+    type: Annotated[
+        str,
+        text_that(_is_processor, "the name of a processor, or module:Class"),
+        matching(f"({_NAME}|{MODULE_CLASS})"),
+    ] = Field(description="Name of a processor that is installed, or module:Class.")
     # Not in repr: options can hold tokens.
     options: dict[str, Any] = Field(
         default_factory=dict, repr=False, description="Its own settings, checked by the processor's `Options` model."
     )
 
 
-#: The processor of a channel with subscriptions, and its workers where nothing is said: they do not wait for answers.
+#: The processor of a channel with subscriptions, and its default number of workers: they do not wait for answers.
 DISPATCH = ProcessorConfig(type="dispatch")
 SUBSCRIBERS_WORKERS = 1
-
-
-def _subscriptions(value: Any) -> Any:
-    if not isinstance(value, dict):
-        raise wrong(f"need a mapping of names to subscribers, got {shown(value)}")
-    if not value:
-        raise wrong("need at least one subscription, or a processor instead")
-    return value
 
 
 def _either_or(schema: dict[str, Any]) -> None:
@@ -185,10 +314,15 @@ def _either_or(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [{"required": [one], "not": {"required": [other]}} for one, other in (pair, pair[::-1])]
 
 
-class ChannelTopics(Part):
+class ChannelTopics(StrictModel):
     """What a channel reads, and in whose name."""
 
-    topics: Annotated[tuple[TopicName, ...], BeforeValidator(_topics)] = Field(
+    topics: Annotated[
+        tuple[TopicName, ...],
+        BeforeValidator(entries),
+        not_empty("need at least one topic, got an empty list"),
+        AfterValidator(_topics),
+    ] = Field(
         default=(),
         description="Topics to read; or give topics_pattern.",
         json_schema_extra=_topics_schema,
@@ -210,13 +344,13 @@ class ChannelTopics(Part):
             else f"topics_pattern {self.topics_pattern}"
         )
         return (
-            f"{topic} is read by this channel ({read}); a record that fails would go round for ever; choose a topic that it "
+            f"{topic} is read by this channel ({read}); a record that fails would go round without end; choose a topic that it "
             "does not read"
         )
 
 
-class ChannelSettings(Part):
-    """How a channel reads, whatever it reads."""
+class ChannelSettings(StrictModel):
+    """How a channel reads: settings that do not depend on its topics."""
 
     consumer_id: PathPart | None = Field(
         default=None,
@@ -245,7 +379,7 @@ class ChannelSettings(Part):
     )
     max_uncommitted_records: Annotated[int, whole(0, 1_000_000_000)] = Field(
         default=10_000,
-        description="Records of a partition that may be on their way to the commit when its next batch is handed out: a crash "
+        description="Records of a partition that may be on their way to the commit when its next batch is delivered: a crash "
         "repeats so many, and the batch in hand. 0: each batch waits for the commit of the one before.",
     )
     on_error: OnErrorConfig = Field(default_factory=OnErrorConfig)
@@ -267,8 +401,12 @@ class ChannelConfig(ChannelSettings, ChannelTopics):
     model_config = ConfigDict(json_schema_extra=_either_or)
 
     processor: ProcessorConfig = Field(description="The code that gets the batches; or give subscriptions.")
-    # Not in repr: what is posted with each event can be secret. Their options are checked in `inbound.subscriptions`.
-    subscriptions: Annotated[dict[ChannelName, dict[str, Any]], BeforeValidator(_subscriptions)] = Field(
+    # Not in repr: what is posted with each event can be secret. Their options are checked in `inbound.plan.subscriptions`.
+    subscriptions: Annotated[
+        dict[ChannelName, dict[str, Any]],
+        mapping("a mapping of names to subscribers"),
+        not_empty("need at least one subscription, or a processor instead"),
+    ] = Field(
         default_factory=dict,
         repr=False,
         description="Instead of a processor: subscribers by name, each a consumer group of its own whose events are posted.",
@@ -284,36 +422,43 @@ class ChannelConfig(ChannelSettings, ChannelTopics):
 
     @model_validator(mode="after")
     def _check(self) -> ChannelConfig:
-        if self.subscriptions and self.processor != DISPATCH:
-            raise wrong_at(
-                "ChannelConfig", [(("processor",), wrong("give processor or subscriptions, not both"), None)]
-            )
-        if bool(self.topics) != (self.topics_pattern is not None):
-            return self._check_dead_letters()._check_coordinator()
-        place, problem = ("topics", "missing; give topics (a list) or topics_pattern (a regular expression)")
-        if self.topics:
-            place, problem = ("topics_pattern", "give topics or topics_pattern, not both")
-        raise wrong_at("ChannelConfig", [((place,), wrong(problem), None)])
-
-    def _check_dead_letters(self) -> ChannelConfig:
+        refuse(
+            "ChannelConfig",
+            (
+                self.subscriptions and self.processor != DISPATCH,
+                "processor",
+                "give processor or subscriptions, not both",
+            ),
+        )
+        refuse(
+            "ChannelConfig",
+            (
+                not self.topics and self.topics_pattern is None,
+                "topics",
+                "missing; give topics (a list) or topics_pattern (a regular expression)",
+            ),
+            (
+                self.topics and self.topics_pattern is not None,
+                "topics_pattern",
+                "give topics or topics_pattern, not both",
+            ),
+        )
         topic = self.on_error.dead_letter_topic
-        if topic is not None and (problem := self.circle(topic)) is not None:
-            raise wrong_at("ChannelConfig", [(("on_error", "dead_letter_topic"), wrong(problem), None)])
+        circle = None if topic is None else self.circle(topic)
+        refuse("ChannelConfig", (circle, ("on_error", "dead_letter_topic"), circle or ""))
+        if isinstance(self.coordinator, StaticCoordinatorConfig):
+            found = [(topic, self._unread(topic)) for topic in self.coordinator.partitions]
+            refuse(
+                "ChannelConfig",
+                *((problem, ("coordinator", "partitions", topic), problem or "") for topic, problem in found),
+            )
         return self
 
-    def _check_coordinator(self) -> ChannelConfig:
-        if not isinstance(self.coordinator, StaticCoordinatorConfig):
-            return self
-        problems: list[Problem] = []
-        for topic in self.coordinator.partitions:
-            place, problem = ("coordinator", "partitions", topic), None
-            if self.topics_pattern is not None and not chooser((), self.topics_pattern)(topic):
-                but = f", which means no topics that begin with {INTERNAL}" if topic.startswith(INTERNAL) else ""
-                problem = f"does not match topics_pattern ({shown(self.topics_pattern)}){but}; correct one of the two"
-            elif self.topics and topic not in self.topics:
-                problem = f"is not read by this channel; need one of its topics: {', '.join(self.topics)}"
-            if problem is not None:
-                problems.append((place, wrong(problem), None))
-        if problems:
-            raise wrong_at("ChannelConfig", problems)
-        return self
+    def _unread(self, topic: str) -> str | None:
+        """Return why this channel does not read a topic; None: it does."""
+        if self.topics_pattern is not None and not chooser((), self.topics_pattern)(topic):
+            but = f", which means no topics that begin with {INTERNAL}" if topic.startswith(INTERNAL) else ""
+            return f"does not match topics_pattern ({shown(self.topics_pattern)}){but}; correct one of the two"
+        if self.topics and topic not in self.topics:
+            return f"is not read by this channel; need one of its topics: {', '.join(self.topics)}"
+        return None

@@ -8,7 +8,6 @@ anything else are refused, keys given twice too, and what YAML 1.1 reads as a da
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +42,7 @@ def dotted(*parts: str | int) -> str:
 
 @dataclass
 class Places:
-    """Where each value comes from, by dotted path, and how it was written."""
+    """Where each value comes from and how it is written, by path."""
 
     filename: str
     where: dict[str, str] = field(default_factory=dict)  # "inbound.yaml:12", "environment INBOUND__...", "flag"
@@ -58,17 +57,15 @@ class Places:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self.filename if self.start is None else f"{self.filename}:{self.start}"
 
-    def written(self, path: str) -> str | None:
-        """Return the scalar at `path` as it was written, if it is one."""
-        return self.text.get(path)
-
 
 class _TooManyError(Exception):
     """A document has more values than `MOST_VALUES`, without any alias."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Takes no more than `MOST_DEPTH` within each other: PyYAML looks at all that is open again for each token.
+    """Bounds depth and number of values.
+
+    PyYAML looks at all that is open again for each token, so it takes `MOST_DEPTH` levels.
 
     And no more values than `MOST_VALUES` in a document: to compose those of 10 MB takes minutes, and a GiB.
     """
@@ -90,7 +87,7 @@ class _Loader(yaml.SafeLoader):
 
 @dataclass
 class Document:
-    """A parsed file: its values, their places, and what is wrong with it short of being unreadable."""
+    """A parsed file: its values, their places, and its problems."""
 
     tree: dict[str, Any]
     places: Places
@@ -105,7 +102,7 @@ class Document:
 
 def parse(text: str, filename: str) -> Document:
     """Read `text`. Raises ConfigError if it is no YAML, or not a mapping."""
-    (root,) = _composed(text, filename, lambda text: [yaml.compose(text, Loader=_Loader)])
+    (root,) = _composed(text, filename, single=True)
     if root is None:
         raise ConfigError(f"{filename}: is empty; it needs at least `channels`")
     return _read(root, filename)
@@ -122,7 +119,7 @@ def parse_each(text: str, filename: str) -> tuple[list[Document], list[str]]:
     documents: list[Document] = []
     problems: list[str] = []
     try:
-        roots = _composed(text, filename, _all_from(0))
+        roots = _composed(text, filename)
     except ConfigError:
         roots = _roots_of_each(text, filename, problems)
     for root in roots:
@@ -144,37 +141,28 @@ def _roots_of_each(text: str, filename: str, problems: list[str]) -> list[Node |
     line = 0
     for piece in re.split(r"(?m)^(?=---(?:\s|$))", text.removeprefix("\ufeff")):
         try:
-            roots += _composed(piece, filename, _all_from(line), line)
+            roots += _composed(piece, filename, line)
         except ConfigError as error:
             problems.append(str(error))
         line += piece.count("\n")
     return roots
 
 
-def _all_from(line: int) -> Callable[[str], list[Node | None]]:
-    """Return what composes all documents of a text that begins in this line of its file, counted from 0."""
+def _composed(text: str, filename: str, begins: int = 0, *, single: bool = False) -> list[Node | None]:
+    """Compose the documents of `text`, which begins in line `begins` of its file, counted from 0.
 
-    def compose(text: str) -> list[Node | None]:
-        loader = _Loader(text)
-        loader.line = line
-        try:
-            nodes = []
-            while loader.check_node():
-                nodes.append(loader.get_node())
-            return nodes
-        finally:
-            loader.dispose()
-
-    return compose
-
-
-def _composed(
-    text: str, filename: str, compose: Callable[[str], list[Node | None]], begins: int = 0
-) -> list[Node | None]:
-    """Compose `text`, which begins in line `begins` of its file, counted from 0. Raises ConfigError: it is no YAML."""
+    `single`: there may be one document alone. Raises ConfigError: it is no YAML.
+    """
     text = text.removeprefix("\ufeff")
     try:
-        return compose(text)
+        loader = _Loader(text)
+        loader.line = begins
+        if single:
+            return [loader.get_single_node()]
+        nodes = []
+        while loader.check_node():
+            nodes.append(loader.get_node())
+        return nodes
     except yaml.reader.ReaderError as error:
         line = begins + text.count("\n", 0, error.position) + 1
         character = f"U+{error.character:04X}" if isinstance(error.character, int) else "a byte"
@@ -292,7 +280,11 @@ class _Reading:
         self.places.where[name] = f"{self.places.filename}:{_line(at)}"
         if isinstance(node, ScalarNode):
             self.places.text[name] = node.value
-            return self._scalar(node, path)
+            try:
+                return plain(node.tag, node.value)
+            except ValueError as error:
+                self._problem(node, path, str(error))
+                return None
         if not self._enter(node, path):
             return None
         try:
@@ -315,13 +307,6 @@ class _Reading:
             return False
         self._open.add(id(node))
         return True
-
-    def _scalar(self, node: ScalarNode, path: tuple[str | int, ...]) -> Any:
-        try:
-            return plain(node.tag, node.value)
-        except ValueError as error:
-            self._problem(node, path, str(error))
-            return None
 
     def _problem(self, node: Node, path: tuple[str | int, ...], message: str) -> None:
         self.bad.add(dotted(*path))

@@ -1,4 +1,4 @@
-"""Values about HTTP that the configuration holds: URLs, headers, headers that stand in files."""
+"""Values about HTTP: URLs, headers, and headers in files."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ from pydantic import Field
 from urllib3.exceptions import LocationParseError
 from urllib3.util import parse_url
 
-from inbound.config.values import Part, Problem, text, wrong, wrong_at
+from inbound.config.values import StrictModel, refuse, text, wrong
 
-#: What a request carries by itself.
+#: Headers that the client sets.
 _RESERVED = frozenset({"host", "connection", "content-type", "content-length", "transfer-encoding", "accept-encoding"})
-_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
+HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
 #: Names of headers, with `*` for any text and `?` for any character.
 HEADER_GLOB = r"[A-Za-z0-9!#$%&'*+.^_`|~?-]{1,256}"
 HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?").fullmatch
 
-
+#: Goes with every request of a subscription. Our admin ports refuse a request that has it: otherwise a subscriber's URL could
+#: make this process send operations, from an address that the port trusts. The ingress accepts it.
+DISPATCHED = "inbound-dispatched"
 #: In `token_file`: the receiver's audience, percent-encoded.
 AUDIENCE = "{audience}"
 
 
-class HeaderFile(Part):
+class HeaderFile(StrictModel):
     """A header's value that stands in a file."""
 
     file: Path = Field(description="the file that holds the value, read at the start and when it changes")
 
 
 def http_url(value: Any) -> str:
-    """Check a URL, naming none of it: it may hold a password."""
+    """Check a URL; the error does not repeat it: it may hold a password."""
     url = text(value)
     try:
         parts = parse_url(url)
@@ -48,7 +50,7 @@ def http_url(value: Any) -> str:
 
 
 def header_value(value: Any) -> Any:
-    """Check a header's value, and never say what it was."""
+    """Check a header's value; the error does not repeat it."""
     if isinstance(value, str):
         if not HEADER_VALUE(value):
             raise wrong("need printable ASCII without blanks at its ends")
@@ -59,26 +61,21 @@ def header_value(value: Any) -> Any:
 
 
 def header_names(headers: dict[str, Any]) -> dict[str, Any]:
-    """Check the names of headers: what a request carries by itself cannot be set."""
-    problems: list[Problem] = []
-    for name in headers:
-        if not _TOKEN(name):
-            problems.append(((name,), wrong("cannot be the name of a header"), None))
-        elif name.lower() in _RESERVED or name.lower().startswith("ce-"):
-            problems.append(((name,), wrong("is a header that inbound sets itself; remove it"), None))
-    if problems:
-        raise wrong_at("headers", problems)
+    """Check the names of headers: those that the client sets cannot be set."""
+    own = {name for name in headers if name.lower() in _RESERVED or name.lower().startswith("ce-")}
+    refuse(
+        "headers",
+        *((not HEADER_NAME(name), (name,), "cannot be the name of a header") for name in headers),
+        *((name in own, (name,), "is a header that inbound sets itself; remove it") for name in headers),
+    )
     return headers
 
 
 def header_globs(patterns: tuple[str, ...]) -> tuple[str, ...]:
     """Check names of headers in which `*` stands for any text and `?` for any character."""
-    problems: list[Problem] = []
-    for number, pattern in enumerate(patterns):
-        if not re.fullmatch(HEADER_GLOB, pattern):
-            problems.append(((number,), wrong("need a header's name, or a pattern such as x-b3-*"), pattern))
-    if problems:
-        raise wrong_at("headers", problems)
+    need = "need a header's name, or a pattern such as x-b3-*"
+    bad = [re.fullmatch(HEADER_GLOB, pattern) is None for pattern in patterns]
+    refuse("headers", *((is_bad, (number,), need) for number, is_bad in enumerate(bad)))
     return patterns
 
 
@@ -93,12 +90,9 @@ def certificates(value: Any) -> str:
     return pem
 
 
-def audience(value: Any) -> str:
-    """Check the audience of a token."""
-    named = text(value)
-    if not HEADER_VALUE(named) or len(named) > 1024:
-        raise wrong("need an audience of printable ASCII, such as billing.example, of 1024 characters at most")
-    return named
+def is_audience(named: str) -> bool:
+    """Say whether a token can be for an audience of this name."""
+    return HEADER_VALUE(named) is not None and len(named) <= 1024
 
 
 def audience_file(path: Path) -> Path:

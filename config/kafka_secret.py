@@ -1,4 +1,4 @@
-"""A mounted folder with credentials for Kafka, under the names that Knative's secrets have, as Kafka's own properties.
+"""A mounted folder with Knative's credentials, as Kafka's own properties.
 
 Two forms: today's (`protocol`, `sasl.mechanism`, `user`, `password`, `ca.crt`, `user.crt`, `user.key`, `user.skip`), and
 that of Knative's older channels, where the protocol follows from what is there (`username`, `saslType`, `tls.enabled`,
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from inbound.config.jaas import jaas_line
-from inbound.config.kafka_properties import ACCEPTED, PLACEHOLDER
+from inbound.config.kafka_properties import ACCEPTED, PLACEHOLDER, jaas_line
+from inbound.config.values import file_flag
 
 _MODULES = "org.apache.kafka.common.security"
 PLAIN_MODULE = f"{_MODULES}.plain.PlainLoginModule"
@@ -51,7 +51,7 @@ def from_secret(given: Mapping[str, str]) -> dict[str, str]:
     logs_in = bool(user and password) or "sasl.jaas.config" in files
     protocol = files.get("protocol")
     if protocol is None and any(key in files for key in ("ca.crt", "user.crt", "tls.enabled", "password")):
-        trusts = "ca.crt" in files or "user.crt" in files or _flag(files, "tls.enabled")
+        trusts = "ca.crt" in files or "user.crt" in files or file_flag(files, "tls.enabled")
         protocol = f"SASL_{'SSL' if trusts else 'PLAINTEXT'}" if logs_in else "SSL" if trusts else "PLAINTEXT"
     if protocol is not None and protocol not in PROTOCOLS:
         raise ValueError(f"protocol: need one of {', '.join(PROTOCOLS)}")
@@ -83,7 +83,7 @@ def _certificates(files: Mapping[str, str], *, required: bool) -> dict[str, str]
     found = {}
     if "ca.crt" in files:
         found["ssl.truststore.certificates"] = files["ca.crt"]
-    if _flag(files, "user.skip"):
+    if file_flag(files, "user.skip"):
         return found
     for one, other in (("user.crt", "user.key"), ("user.key", "user.crt")):
         if one not in files and (other in files or required):
@@ -97,13 +97,6 @@ def _certificates(files: Mapping[str, str], *, required: bool) -> dict[str, str]
 
 def _first(files: Mapping[str, str], *names: str) -> str | None:
     return next((files[name] for name in names if name in files), None)
-
-
-def _flag(files: Mapping[str, str], name: str) -> bool:
-    text = files.get(name, "false").lower()
-    if text not in ("true", "false", "1", "0", "t", "f"):
-        raise ValueError(f"{name}: need true or false")
-    return text in ("true", "1", "t")
 
 
 def _known(mechanism: str) -> str:

@@ -1,4 +1,4 @@
-"""Reads Knative's manifests: `KafkaChannel`s, which are channels of ours, and what has to do with them.
+"""Reads Knative's manifests: `KafkaChannel`s, `Subscription`s and `ResetOffset`s.
 
 What cannot be used stops alone: a file, a document, an object of a `List`, a subscriber of a channel.
 """
@@ -15,10 +15,21 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from inbound.config.document import Document, dotted, parse_each
-from inbound.config.kafka_channel import ANNOTATION, KIND, SUBSCRIBERS, KafkaChannel, Manifest, Name
+from inbound.config.manifest_models import (
+    ANNOTATION,
+    KIND,
+    RESET,
+    SUBSCRIBERS,
+    SUBSCRIPTION,
+    ChannelManifest,
+    KafkaChannel,
+    Name,
+    RefusedManifest,
+    ResetManifest,
+    ResetOffset,
+    SubscriptionManifest,
+)
 from inbound.config.problems import problems_by_path
-from inbound.config.refused_manifest import RefusedManifest
-from inbound.config.reset_offset import RESET, SUBSCRIPTION, ResetManifest, ResetOffset, Subscription
 from inbound.config.units import shown
 from inbound.config.values import WRITTEN
 
@@ -44,9 +55,9 @@ _NAME: TypeAdapter[str] = TypeAdapter(Name)
 class Manifests:
     """What the files hold."""
 
-    channels: tuple[Manifest, ...]
+    channels: tuple[ChannelManifest, ...]
     notes: tuple[str, ...]  # what was left out, for people
-    subscriptions: tuple[Subscription, ...] = ()
+    subscriptions: tuple[SubscriptionManifest, ...] = ()
     #: In the order of the files; those that cannot be used say why.
     resets: tuple[ResetManifest, ...] = ()
     #: What cannot be used, but for resets.
@@ -57,7 +68,7 @@ def parse_manifests(files: Mapping[str, str]) -> Manifests:
     """Return the objects in `files`: the text of each by its name. A `List` of objects is looked into.
 
     What cannot be used does not keep the others from it. Of channels with one name none counts, for which of them is meant
-    nobody knows.
+    unknown.
     """
     reading = _Reading()
     for filename, written in files.items():
@@ -78,8 +89,8 @@ class _Reading:
     """One walk over the objects."""
 
     def __init__(self) -> None:
-        self.channels: list[Manifest] = []
-        self.subscriptions: list[Subscription] = []
+        self.channels: list[ChannelManifest] = []
+        self.subscriptions: list[SubscriptionManifest] = []
         self.resets: list[ResetManifest] = []
         self.refused: list[RefusedManifest] = []
         self.notes: list[str] = []
@@ -127,7 +138,7 @@ class _Reading:
                 self.notes.append(f"{one.locate('kind')}: a {(kind or 'document without kind')[:100]}{of} is ignored")
         elif kind == RESET:
             self._reset(one)
-        elif one.is_deleted:
+        elif one.metadata.get("deletionTimestamp") is not None:  # it waits for its finalizers
             return
         elif kind == SUBSCRIPTION:
             self._subscription(one)
@@ -137,7 +148,7 @@ class _Reading:
     def _refuse(
         self, one: _Object, kind: str, lines: list[str], path: str | None = None, uid: str | None = None
     ) -> None:
-        namespace, name = one.names
+        namespace, name = _name(one.metadata.get("namespace", "default")), _name(one.metadata.get("name"))
         where = one.locate(path or "metadata.name")
         self.refused.append(
             RefusedManifest(
@@ -153,7 +164,7 @@ class _Reading:
                 f"{where}: the cluster has not given it one yet, so no reset can name it; this Subscription is ignored"
             )
             return
-        found, problems = one.checked(Subscription)
+        found, problems = one.checked(SubscriptionManifest)
         if found is None:
             self._refuse(one, SUBSCRIPTION, [line for _, line in problems])
         else:
@@ -174,7 +185,8 @@ class _Reading:
         if by_subscriber and not others:
             rest = deepcopy(one.tree)
             for path in sorted(by_subscriber, key=lambda path: -int(_SUBSCRIBER.match(path)[1])):  # type: ignore[index]
-                left_out[path] = _subscribers_in(rest, path).pop(int(path[path.rindex("[") + 1 : -1]))
+                holder = rest["spec"] if path.startswith(SUBSCRIBERS) else rest["spec"]["subscribable"]
+                left_out[path] = holder["subscribers"].pop(int(path[path.rindex("[") + 1 : -1]))
             try:
                 channel = KafkaChannel.model_validate(rest, context=WRITTEN)
             except ValidationError:
@@ -184,33 +196,30 @@ class _Reading:
             return
         for path, lines in by_subscriber.items():
             self._refuse(one, KIND, lines, path, _uid_of(left_out[path]))
-        manifest = Manifest(channel, one.document.places, one.prefix, left_out)
+        manifest = ChannelManifest(channel, one.document.places, one.prefix, left_out)
         self.channels.append(manifest)
         self._note_annotations(manifest)
 
-    def _note_annotations(self, manifest: Manifest) -> None:
+    def _note_annotations(self, manifest: ChannelManifest) -> None:
         """Note what annotations say of one subscriber that the channel does not have."""
-        known = [subscriber.uid for _, subscriber in manifest.subscribers]
-        left_out = [_uid_of(written) for written in manifest.left_out.values()]
+        known = {*(one.uid for _, one in manifest.subscribers), *map(_uid_of, manifest.left_out.values())}
         for name in manifest.annotations():
             uid = name.partition(".")[2]
-            if uid and uid not in (*known, *left_out):
+            if uid and uid not in known:
                 where = manifest.at(f"metadata.annotations.{ANNOTATION}{name}")
-                line = f"{manifest.places.locate(where)}: {where}: no subscriber has the uid {uid}; this is ignored"
-                self.notes.append(line)
+                at = manifest.places.locate(where)
+                self.notes.append(f"{at}: {where}: no subscriber has the uid {uid}; this is ignored")
 
     def _reset(self, one: _Object) -> None:
         where = one.locate("metadata.name")
         reset, problems = one.checked(ResetOffset)
         if reset is None:
-            metadata = one.tree.get("metadata")
-            given = metadata if isinstance(metadata, dict) else {}
-            name = f"{given.get('namespace') or 'default'}/{given.get('name') or 'without name'}"
+            name = f"{one.metadata.get('namespace') or 'default'}/{one.metadata.get('name') or 'without name'}"
             self.resets.append(ResetManifest(name, where, None, "\n".join(line for _, line in problems)))
         elif reset.metadata.deletionTimestamp is None:
             self.resets.append(ResetManifest(f"{reset.metadata.namespace}/{reset.metadata.name}", where, reset))
 
-    def unique(self) -> Iterator[Manifest]:
+    def unique(self) -> Iterator[ChannelManifest]:
         """Yield the channels whose name no other one has, one that cannot be used neither; refuse the others."""
         given: dict[str, list[str]] = {}
         for one in self.channels:
@@ -249,18 +258,10 @@ class _Object:
         return self.document.places.locate(self.path(path))
 
     @property
-    def names(self) -> tuple[str | None, str | None]:
-        """Namespace and name, as far as they can be used."""
-        metadata = self.tree.get("metadata")
-        if not isinstance(metadata, dict):
-            return None, None
-        return _name(metadata.get("namespace", "default")), _name(metadata.get("name"))
-
-    @property
-    def is_deleted(self) -> bool:
-        """Whether it only waits for its finalizers."""
-        metadata = self.tree.get("metadata")
-        return isinstance(metadata, dict) and metadata.get("deletionTimestamp") is not None
+    def metadata(self) -> Mapping[str, Any]:
+        """Its metadata as they are written; empty where they are no mapping."""
+        given = self.tree.get("metadata")
+        return given if isinstance(given, dict) else {}
 
     def checked(self, model: type[M]) -> tuple[M | None, list[tuple[str, str]]]:
         """Return it as its model, and each problem as path and line; with a problem None."""
@@ -270,7 +271,7 @@ class _Object:
             found: M | None = model.model_validate(self.tree, context=WRITTEN)
         except ValidationError as error:
             found = None
-            wrong = problems_by_path(error, self.prefix, places.locate, model=model, written=places.written)
+            wrong = problems_by_path(error, self.prefix, places.locate, model=model, written=places.text.get)
             problems += [(path, line) for path, line in wrong if path not in document.bad]
         return (None if problems else found), problems
 
@@ -286,13 +287,6 @@ def _uid_of(subscriber: Any) -> str | None:
     return _name(subscriber.get("uid")) if isinstance(subscriber, dict) else None
 
 
-def _subscribers_in(tree: dict[str, Any], path: str) -> list[Any]:
-    spec = tree["spec"]
-    found = spec["subscribers"] if path.startswith(SUBSCRIBERS) else spec["subscribable"]["subscribers"]
-    assert isinstance(found, list)
-    return found
-
-
 def _meant(kind: Any, version: str) -> str | None:
     """Return which kind of ours one with a slip of the pen is meant to be; None: it is another one."""
     if not isinstance(kind, str) or kind in _OTHER_KINDS or not version.startswith(_READ[KIND]):
@@ -301,14 +295,12 @@ def _meant(kind: Any, version: str) -> str | None:
     return KIND if near else None
 
 
-def _once(resets: list[ResetManifest]) -> list[ResetManifest]:
-    """Return the resets; of two with one name the second one does nothing, and says so."""
-    found: list[ResetManifest] = []
+def _once(resets: list[ResetManifest]) -> Iterator[ResetManifest]:
+    """Yield the resets; of two with one name the second one does nothing, and says so."""
     first: dict[str, str] = {}
     for one in resets:
         other = first.setdefault(one.name, one.where)
         if other != one.where and one.problem is None:
             problem = f"{one.where}: metadata.name: {RESET} {one.name} is given twice, also in {other}; keep one"
             one = ResetManifest(one.name, one.where, None, problem)
-        found.append(one)
-    return found
+        yield one

@@ -1,4 +1,6 @@
-"""The whole configuration as frozen models; the channels are in `channel_models.py`.
+"""The whole configuration as frozen models.
+
+Channels, listeners, tracing and ZooKeeper have files of their own.
 
 Durations are floats of seconds and sizes ints of bytes, under the names that the file uses.
 """
@@ -7,36 +9,166 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from inbound.config.admin_models import AdminConfig
 from inbound.config.channel_models import ChannelConfig, SubscriberSettings
-from inbound.config.explain_models import ExplainConfig
-from inbound.config.ingress_models import IngressConfig
-from inbound.config.kafka_properties import DEFAULT_SERVERS, Scalar, canonical
-from inbound.config.kafka_values import check, json_schema
-from inbound.config.ledger_models import LedgerConfig
-from inbound.config.logging_models import LoggingConfig
-from inbound.config.profiling_models import ProfilingConfig
-from inbound.config.reset_models import ResetConfig
+from inbound.config.kafka_properties import DEFAULT_SERVERS, Scalar, canonical, check, json_schema
+from inbound.config.listener_models import AdminConfig, IngressConfig, ProfilingConfig
 from inbound.config.tracing_models import TracingConfig
 from inbound.config.units import shown
 from inbound.config.values import (
     ChannelName,
-    Outside,
-    Part,
+    Folder,
+    OutsideText,
     Problem,
+    StrictModel,
+    TopicName,
     duration,
     entries,
+    flag,
     folder,
     path_part,
+    refuse,
+    text,
+    text_that,
+    whole,
     wrong,
     wrong_at,
 )
 from inbound.config.zookeeper_models import ZooKeeperConfig
+
+
+def _place(value: Any) -> Path | str:
+    if isinstance(value, Path) or "://" not in text(value):
+        return folder(value)
+    uri = text(value)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        parts = urlsplit("")
+    if not parts.scheme or not uri.isprintable() or not (parts.netloc or parts.path.strip("/")):
+        raise wrong(f"need a folder, or a URI such as s3://bucket/ledger, got {shown(uri)}")
+    if parts.password is not None:
+        raise wrong("holds a password; leave it to the environment or role that the file system's client finds itself")
+    return uri
+
+
+class LedgerConfig(StrictModel):
+    """The record of what was delivered and committed, from which nothing-lost is proven."""
+
+    type: Literal["files", "kafka", "none"] = Field(
+        default="files", description="Where it is kept: in files, or in a Kafka topic; `none` keeps no ledger."
+    )
+    path: Annotated[
+        Path | str,
+        BeforeValidator(_place),
+        PlainSerializer(str, when_used="json"),
+        WithJsonSchema({"type": "string"}),
+    ] = Field(
+        default=Path("ledger"),
+        description="Folder of the files, relative to the working directory; or a URI such as s3://bucket/ledger, to which "
+        "whole files are shipped (needs pyarrow, extra `ledger`).",
+    )
+    retention: Annotated[float, duration(over=True)] = Field(
+        default=7 * 86400.0, description="How long entries are kept."
+    )
+    compact: Annotated[bool, BeforeValidator(flag)] | None = Field(
+        default=None,
+        description="Make Parquet of files that are written no more. Default: if pyarrow is installed.",
+    )
+    spool: Folder | None = Field(
+        default=None,
+        description="With a URI: the local folder that files are written to before they are shipped. Default: "
+        "ledger-spool below inbound's state folder.",
+    )
+    ship_interval: Annotated[float, duration(1)] = Field(
+        default=30.0, description="With a URI: how long what was written stays in the spool at most, if all goes well."
+    )
+    topic: TopicName = Field(
+        default="inbound-ledger", description="With type kafka: the topic, which is made if it is not there."
+    )
+    partitions: Annotated[int, whole(1, 10_000)] = Field(
+        default=8, description="With type kafka: partitions of the topic where it is made."
+    )
+    replication_factor: Annotated[int, whole(1, 100)] | None = Field(
+        default=None,
+        description="With type kafka: copies of each partition where the topic is made. Default: 3, or one for each broker "
+        "where there are fewer.",
+    )
+    on_failure: Literal["hold", "degrade"] = Field(
+        default="hold", description="When it cannot be written: deliver nothing more, or go on without proof."
+    )
+
+    @property
+    def uri(self) -> str | None:
+        """The URI that files are shipped to; None: they stay where they are written."""
+        return self.path if self.type == "files" and isinstance(self.path, str) else None
+
+    @model_validator(mode="after")
+    def _check(self) -> LedgerConfig:
+        only = "is only used where ledger.path is a URI; leave it out"
+        refuse("LedgerConfig", (self.spool is not None and self.uri is None, "spool", only))
+        return self
+
+
+class ExplainConfig(StrictModel):
+    """The stall detector."""
+
+    interval: Annotated[float, duration(0.5, 3600.0)] = Field(
+        default=2.0,
+        description="How often partitions are looked at; one that has something to read and has not advanced for two of these, "
+        "without a pause or a wait that explains it, is reported as stalled.",
+    )
+
+
+class ResetConfig(StrictModel):
+    """Resets of offsets."""
+
+    ref_mapper: (
+        Annotated[str, text_that(str.strip, "module:Class, or the name of an entry point in inbound.ref_mappers")]
+        | None
+    ) = Field(
+        default=None,
+        description="What finds topic and group of a reset's reference: `module:Class`, or an entry point of the group "
+        "`inbound.ref_mappers`; default: the channels and subscriptions of this configuration and its manifests.",
+    )
+    # Not in repr: it is the mapper's own what stands there.
+    options: dict[str, Any] = Field(default_factory=dict, repr=False, description="What that mapper is given.")
+
+
+def _level(value: Any) -> str:
+    return text(value).lower()
+
+
+def _is_logger(name: str) -> bool:
+    return all(name.split(".")) and name.isprintable() and " " not in name
+
+
+Level = Annotated[Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_level)]
+LoggerName = Annotated[str, text_that(_is_logger, "the name of a logger, such as inbound or kafka.conn")]
+
+
+class LoggingConfig(StrictModel):
+    """What is logged to standard error, and how."""
+
+    format: Literal["console", "json"] = Field(
+        default="console", description="console: lines for people; json: one object a line, for machines."
+    )
+    level: Level = Field(default="info", description="What is less grave than this is left out.")
+    levels: dict[LoggerName, Level] = Field(
+        default_factory=dict,
+        description="Level of single loggers and those below them, such as {kafka: warning}. The clients' own lines (kafka, "
+        "kazoo, py4j, confluent_kafka, watchfiles) are critical unless named here: what they mean for a channel inbound "
+        "logs.",
+    )
+    repeat_interval: Annotated[float, duration(0, 3600)] = Field(
+        default=5.0,
+        description="A line that repeats is written once in so long, with how many were left out; 0: each time.",
+    )
 
 
 def _kafka(value: Any) -> dict[str, Scalar]:
@@ -61,13 +193,9 @@ def _kafka(value: Any) -> dict[str, Scalar]:
 
 
 def _paths(value: Any) -> list[Path]:
-    if isinstance(value, str) and not isinstance(value, Outside):
+    if isinstance(value, str) and not isinstance(value, OutsideText):
         value = [value]
     return [folder(path) for path in entries(value)]
-
-
-def _texts(paths: tuple[Path, ...]) -> list[str]:
-    return [str(path) for path in paths]
 
 
 def _named(*names: str, needed: str | None = None) -> Callable[[Any], str]:
@@ -87,7 +215,7 @@ def _named(*names: str, needed: str | None = None) -> Callable[[Any], str]:
     return check
 
 
-class ControllerConfig(Part):
+class ControllerConfig(StrictModel):
     """When partitions move between the members of a group."""
 
     rebalance_interval: Annotated[float, duration(1)] = Field(
@@ -105,13 +233,12 @@ class ControllerConfig(Part):
     )
 
 
-class ManifestsConfig(Part):
+class ManifestsConfig(StrictModel):
     """Channels as Knative describes them: a consumer group for each subscriber of a `KafkaChannel`."""
 
     paths: Annotated[
         tuple[Path, ...],
         BeforeValidator(_paths),
-        PlainSerializer(_texts, when_used="json"),
         WithJsonSchema({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}),
     ] = Field(
         default=(),
@@ -134,7 +261,7 @@ class ManifestsConfig(Part):
     settings: SubscriberSettings = Field(default_factory=SubscriberSettings)
 
 
-class Config(Part):
+class Config(StrictModel):
     """Everything that `inbound.yaml` says."""
 
     model_config = ConfigDict(
@@ -169,19 +296,32 @@ class Config(Part):
 
     @model_validator(mode="after")
     def _check(self) -> Config:
-        if "channels" not in self.model_fields_set and not self.manifests.paths and self.ingress is None:
-            raise wrong_at("Config", [(("channels",), wrong("missing; this key is required"), None)])
-        if "channels" in self.model_fields_set and not self.channels and not self.manifests.paths:
-            raise wrong_at("Config", [(("channels",), wrong("need at least one channel, got none"), None)])
+        given, has_manifests = "channels" in self.model_fields_set, bool(self.manifests.paths)
+        refuse(
+            "Config",
+            (
+                not given and not has_manifests and self.ingress is None,
+                "channels",
+                "missing; this key is required",
+            ),
+            (
+                given and not self.channels and not has_manifests,
+                "channels",
+                "need at least one channel, got none",
+            ),
+        )
         members: dict[tuple[str, str], str] = {}
         for name, channel in self.channels.items():
             if channel.consumer_id is None:
                 continue
             other = members.setdefault((channel.group, channel.consumer_id), name)
-            if other != name:
-                problem = wrong(
+            refuse(
+                "Config",
+                (
+                    other != name,
+                    ("channels", name, "consumer_id"),
                     f"channel {other} is already member {channel.consumer_id!r} of group {channel.group!r}; "
-                    "give each its own consumer_id"
-                )
-                raise wrong_at("Config", [(("channels", name, "consumer_id"), problem, None)])
+                    "give each its own consumer_id",
+                ),
+            )
         return self

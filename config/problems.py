@@ -1,4 +1,7 @@
-"""Validation errors in the words of the configuration: `inbound.yaml:12: channels.orders.workers: need ..., got 0`."""
+"""Validation errors in the words of the configuration.
+
+Such as `inbound.yaml:12: channels.orders.workers: need ..., got 0`.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ def problems_by_path(
         name = dotted(*path)
         name = name if not prefix else prefix + ("" if name.startswith("[") or not name else ".") + name
         hidden = any(isinstance(part, str) and is_secret_option(part) for part in path)
-        message = _message(details, schema.keys(around), (written or _unknown)(name), hidden)
+        message = _message(details, schema.keys(around), written(name) if written else None, hidden)
         found.append((name, f"{locate(name)}: {name}: {message}"))
     return found
 
@@ -83,10 +86,6 @@ def unknown_key(key: str, allowed: Iterable[str]) -> str:
     near = get_close_matches(key.lower(), known, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     return f"unknown key; {hint}" + (f"allowed: {', '.join(known)}" if known else "nothing is allowed here")
-
-
-def _unknown(path: str) -> None:
-    return None
 
 
 def _only_counts_wrong_entries(details: ErrorDetails) -> bool:
@@ -108,7 +107,9 @@ def _message(details: ErrorDetails, allowed: list[str], written: str | None, hid
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return _choice(str(context.get("expected_tags", "")), context.get("tag"), got)
     if kind in ("need_text", "string_type"):
-        return f"need text, got {got}" + ("" if hidden else _quoting(given, written))
+        is_plain = isinstance(given, (bool, int, float)) and not hidden
+        quoted = f'; put it in quotes: "{written or shown(given)}"' if is_plain else ""
+        return f"need text, got {got}" + quoted
     if kind in _NEED:
         need = _NEED[kind].format(**context)
         if given is None and "mapping" in need:
@@ -136,12 +137,6 @@ def _got(given: Any, written: str | None) -> str:
     if isinstance(given, bool) and written and written.lower() not in ("true", "false"):
         return f"{written}, which YAML reads as {shown(given)}"
     return shown(given)
-
-
-def _quoting(given: Any, written: str | None) -> str:
-    if not isinstance(given, (bool, int, float)):
-        return ""
-    return f'; put it in quotes: "{written or shown(given)}"'
 
 
 def _one_line(text: str) -> str:

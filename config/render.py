@@ -1,4 +1,4 @@
-"""The effective configuration as YAML that loads again, with its units back and its secrets hidden."""
+"""The effective configuration as YAML, with units, and without secrets."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _filled(given: Mapping[str, Any], model: object) -> Mapping[str, Any]:
 
 
 def _shown(value: Any, held: object) -> Any:
-    """Return `value`, for which the model holds `held`: what that calls a secret is one, whatever its name."""
+    """Return `value`, for which the model holds `held`: what that calls a secret is one under any name."""
     if isinstance(held, (SecretStr, SecretBytes)):
         return HIDDEN
     if isinstance(value, list) and isinstance(held, (list, tuple)) and len(value) == len(held):
@@ -90,7 +90,7 @@ def _not_given(key: str, value: Any, channel: Mapping[str, Any]) -> bool:
 
 
 def _hidden(path: tuple[str, ...], value: Any) -> Any:
-    if path[:2] == ("tracing", "headers"):  # whatever their names: some let us in
+    if path[:2] == ("tracing", "headers"):  # under any name: some are credentials
         return HIDDEN if len(path) == 3 and value else value
     if path[0] not in ("kafka", "tracing") and not in_options(path):
         return value

@@ -1,14 +1,18 @@
-"""Which values are never shown: not in logs, not in errors, not by `check --show`."""
+"""Values that are never shown: not in logs, errors or `check --show`."""
 
 from __future__ import annotations
 
+import base64
+import json
 import re
+import threading
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, quote_plus
 
 HIDDEN = "***"
 
 _WORDS = ("password", "secret", "jaas", "passphrase", "token", "credential", "apikey", "privatekey", "authorization")
-
-
 #: Kafka properties that only sound like secrets: a folder's path, URLs, whose credentials are hidden by themselves.
 _PLAIN = ("secret", "sasl.oauthbearer.token.endpoint.url")
 
@@ -36,3 +40,94 @@ def without_credentials(text: str) -> str:
 
 def _parameter(match: re.Match[str]) -> str:
     return f"{match[1]}={HIDDEN}" if match[2] and is_secret_option(match[1]) else match[0]
+
+
+#: Shorter ones are hidden only where they stand alone: hidden anywhere, they would make other words unreadable.
+LONG_ENOUGH = 6
+#: Shorter is no secret, but a letter that every line has.
+SHORTEST = 3
+#: More are not remembered: passwords that change every minute must not fill the memory.
+MOST = 4096
+_PASSWORD_IN_JAAS = re.compile(
+    r"""password\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""", re.IGNORECASE
+)
+_PLACES = ("file", "path", "location", "type", "url", "class", ".id")
+_FURTHER_LINES = re.compile(r"[^\s-][^\r\n]{19,}")
+
+
+class KnownSecrets:
+    """Values to hide, in all their likely written forms. Any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._forms: dict[str, None] = {}  # a dict for its order: the oldest go first
+        self._pattern: re.Pattern[str] | None = None
+
+    def remember(self, *values: str | bytes | None) -> None:
+        """Hide `values` from now on; None and what is shorter than three characters are passed over."""
+        forms = [form for value in values for form in _forms(value)]
+        with self._lock:
+            new = [form for form in forms if form not in self._forms]
+            if not new:
+                return
+            self._forms.update(dict.fromkeys(new))
+            while len(self._forms) > MOST:
+                del self._forms[next(iter(self._forms))]
+            # The longest first: of two that begin alike the other would leave an end to be seen.
+            longest_first = sorted(self._forms, key=len, reverse=True)
+            self._pattern = re.compile("|".join(map(_expression, longest_first)))
+
+    def remember_in(self, settings: Any, secret: bool = False) -> None:
+        """Hide the values in `settings` whose names say that they are secrets, at any depth."""
+        if isinstance(settings, Mapping):
+            for name, value in settings.items():
+                self.remember_in(value, secret or is_secret_setting(str(name)))
+        elif isinstance(settings, list | tuple):
+            for value in settings:
+                self.remember_in(value, secret)
+        elif secret and isinstance(settings, str):
+            self.remember(settings)
+
+    def hide(self, text: str) -> str:
+        """Return `text` without what is remembered, and without credentials that stand in URLs and headers."""
+        pattern = self._pattern
+        if pattern is not None:
+            text = pattern.sub(HIDDEN, text)
+        return without_credentials(text)
+
+
+def _forms(value: str | bytes | None) -> list[str]:
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if value is None:
+        return []
+    parts = [value, value.strip(), *("".join(found) for found in _PASSWORD_IN_JAAS.findall(value))]
+    if "\n" in value:  # such as a key: a library may show a line of it
+        parts += _FURTHER_LINES.findall(value)
+    scheme, _, rest = value.strip().partition(" ")
+    if scheme.lower() in {"bearer", "basic"}:
+        parts.append(rest.strip())
+    found = dict[str, None]()
+    for part in parts:
+        if len(part) < SHORTEST:
+            continue
+        encoded = base64.b64encode(part.encode("utf-8", "replace")).decode()
+        escaped = (json.dumps(part)[1:-1], repr(part)[1:-1], json.dumps(part, ensure_ascii=False)[1:-1])
+        found |= dict.fromkeys(
+            (part, *escaped, quote(part, errors="replace"), quote_plus(part, errors="replace"), encoded)
+        )
+    return list(found)
+
+
+def _expression(form: str) -> str:
+    return re.escape(form) if len(form) >= LONG_ENOUGH else rf"(?<!\w){re.escape(form)}(?!\w)"
+
+
+def is_secret_setting(name: str) -> bool:
+    """Say whether the setting of that name holds a secret itself, and does not say where one lies."""
+    return (is_secret_option(name) or name == "ssl.keystore.key") and not name.lower().endswith(_PLACES)
+
+
+#: Those of this process.
+KNOWN = KnownSecrets()
+remember, hide = KNOWN.remember, KNOWN.hide

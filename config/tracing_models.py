@@ -1,15 +1,29 @@
-"""Tracing: where spans go, and how many."""
+"""Tracing: where spans go, how many; also by Knative's mounted ConfigMaps. Pure.
+
+Keys of those that are not about tracing, and `_example`, are left alone. Missing keys have Knative's defaults.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 
 from inbound.config.http_values import HeaderFile, header_names, header_value, http_url
 from inbound.config.units import shown
-from inbound.config.values import Outside, Part, Problem, SecretFile, duration, folder, text, wrong, wrong_at
+from inbound.config.values import (
+    Folder,
+    OutsideText,
+    SecretFile,
+    StrictModel,
+    duration,
+    file_flag,
+    refuse,
+    text_that,
+    wrong,
+)
 
 #: Where a collector listens that is on this machine, by backend.
 PATHS = {"otlp": "/v1/traces", "zipkin": "/api/v2/spans"}
@@ -23,28 +37,21 @@ _MOUNTED = ("backend", "endpoint", "sample_rate")
 
 def rate(value: Any) -> float:
     """Return `value` if it is a part of all: 0 to 1."""
-    number = value
-    if isinstance(value, Outside):
-        try:
-            number = float(value)
-        except ValueError:
-            number = None
-    if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number <= 1:
+    is_number = isinstance(value, (OutsideText, int, float)) and not isinstance(value, bool)
+    try:
+        number = float(value) if is_number else -1.0
+    except (ValueError, OverflowError):
+        number = -1.0
+    if not 0 <= number <= 1:
         raise wrong(f"need a number from 0 (no trace) to 1 (every trace), got {shown(value)}")
-    return float(number)
+    return number
 
 
-def _name(value: Any) -> str:
-    name = text(value)
-    if not name.strip() or not name.isprintable():
-        raise wrong(f"need a name, got {shown(name)}")
-    return name
+def _is_name(name: str) -> bool:
+    return bool(name.strip()) and name.isprintable()
 
 
-Folder = Annotated[Path, BeforeValidator(folder), PlainSerializer(str, when_used="json")]
-
-
-class TracingConfig(Part):
+class TracingConfig(StrictModel):
     """Traces of events from the ingress to the subscriber, by OpenTelemetry; needs the extra `tracing`."""
 
     backend: Literal["none", "otlp", "zipkin"] = Field(
@@ -62,9 +69,9 @@ class TracingConfig(Part):
     ] = Field(
         default=0.1,
         description="Which part of the traces that begin here is recorded, from 0 to 1; of a trace that began elsewhere, "
-        "whoever began it has decided.",
+        "its origin has decided.",
     )
-    service_name: Annotated[str, BeforeValidator(_name)] = Field(
+    service_name: Annotated[str, text_that(_is_name, "a name")] = Field(
         default="inbound", description="What spans name as their service."
     )
     headers: Annotated[
@@ -93,13 +100,82 @@ class TracingConfig(Part):
 
     @model_validator(mode="after")
     def _check(self) -> TracingConfig:
-        problems: list[Problem] = []
         by = next((name for name in ("folder", "observability_folder") if getattr(self, name) is not None), None)
-        for name in _MOUNTED:
-            if by is not None and name in self.model_fields_set:
-                problems.append(
-                    ((name,), wrong(f"is said by {by}, in what is mounted there; remove one of the two"), None)
-                )
-        if problems:
-            raise wrong_at("TracingConfig", problems)
+        said = f"is set by {by}, in what is mounted there; remove one of the two"
+        refuse("TracingConfig", *((by and name in self.model_fields_set, name, said) for name in _MOUNTED))
         return self
+
+
+# -- mounted ConfigMaps: Knative's config-tracing and config-observability -----------------------------------------
+
+
+#: The keys that are read.
+TRACING_KEYS = frozenset({"backend", "debug", "enable", "sample-rate", "zipkin-endpoint"})
+OBSERVABILITY_KEYS = frozenset({"tracing-endpoint", "tracing-protocol", "tracing-sampling-rate"})
+#: Knative's own defaults, of the one and of the other.
+_SAMPLE_RATE, _SAMPLING_RATE = "0.1", "0"
+
+
+class MountedTracing(NamedTuple):
+    """What a folder says."""
+
+    backend: str  # none, otlp, zipkin
+    endpoint: str | None
+    sample_rate: float
+
+
+def from_config_tracing(files: Mapping[str, str]) -> MountedTracing:
+    """Return what the files of a `config-tracing` say, by their names.
+
+    Raises:
+        ValueError: a value cannot be used; the text begins with its key.
+    """
+    given = {name: text.strip() for name, text in files.items() if text.strip()}
+    # `enable` is what older versions had for `backend`.
+    backend = given.get("backend", "zipkin" if file_flag(given, "enable") else "none")
+    if backend not in ("none", "zipkin"):
+        raise ValueError("backend: need none or zipkin; others are set in `tracing` of the configuration")
+    rate = 1.0 if file_flag(given, "debug") else _rate(given, "sample-rate", _SAMPLE_RATE)
+    if backend == "none":
+        return MountedTracing("none", None, rate)
+    return MountedTracing("zipkin", _endpoint(given, "zipkin-endpoint", "backend zipkin"), rate)
+
+
+def from_config_observability(files: Mapping[str, str]) -> MountedTracing | None:
+    """Return what the files of a `config-observability` say, by their names; None: it says nothing about tracing.
+
+    Raises:
+        ValueError: a value cannot be used; the text begins with its key.
+    """
+    given = {name: text.strip() for name, text in files.items() if text.strip()}
+    protocol = given.get("tracing-protocol")
+    if protocol is None:
+        return None
+    rate = _rate(given, "tracing-sampling-rate", _SAMPLING_RATE)
+    if protocol == "none":
+        return MountedTracing("none", None, rate)
+    if protocol == "grpc":
+        raise ValueError(
+            "tracing-protocol: grpc is not spoken here; give http/protobuf, and in tracing-endpoint the collector's port for "
+            "it, as a rule 4318"
+        )
+    if protocol != "http/protobuf":
+        raise ValueError("tracing-protocol: need none or http/protobuf")
+    return MountedTracing("otlp", _endpoint(given, "tracing-endpoint", "tracing-protocol http/protobuf"), rate)
+
+
+def _endpoint(given: Mapping[str, str], key: str, wanted_by: str) -> str:
+    text = given.get(key)
+    if text is None:
+        raise ValueError(f"{key}: is missing or empty, and {wanted_by} needs it")
+    try:
+        return http_url(text if "://" in text else f"http://{text}")
+    except PydanticCustomError as error:
+        raise ValueError(f"{key}: {error.message()}") from None
+
+
+def _rate(given: Mapping[str, str], key: str, default: str) -> float:
+    try:
+        return rate(OutsideText(given.get(key, default)))
+    except PydanticCustomError as error:
+        raise ValueError(f"{key}: {error.message()}") from None

@@ -1,4 +1,4 @@
-"""Durations and sizes as they are written in the configuration: `300ms`, `7d`, `1MiB`.
+"""Durations and sizes as the configuration writes them: `300ms`, `7d`, `1MiB`.
 
 In code a duration is a float of seconds and a size an int of bytes. In text both need a unit: `session_timeout: 10`
 could be seconds or, as in Kafka's own properties, milliseconds, so it is refused instead of guessed.
@@ -30,7 +30,9 @@ SIZE_UNITS: Mapping[str, int] = {
     "GB": 10**9,
 }
 
-#: Waiting longer than this on a threading.Event overflows on some platforms; nobody means it either.
+MIB = 2**20
+
+#: Waiting longer than this on a threading.Event overflows on some platforms; so long a wait is a mistake.
 LONGEST = 100 * 365 * 86400.0
 
 #: One exbibyte: beyond any machine, and far below where digits alone would cost time.
@@ -39,6 +41,14 @@ LARGEST = 2**60
 #: At most 20 digits a side: enough for `LARGEST`, and no text costs more than a blink.
 _QUANTITY = re.compile(r"(-?[0-9]{1,20}(?:\.[0-9]{1,20})?)([A-Za-z]*)", re.ASCII)
 
+#: Days, hours, minutes, seconds; a fraction only in the last. Years and months have no fixed length, and Knative's own
+#: library refuses what has no number of seconds, too. A comma may stand for the point, as the standard has it.
+_ISO = re.compile(
+    r"P(?:(?P<w>\d{1,9})W|(?:(?P<d>\d{1,9})D)?(?:T(?:(?P<h>\d{1,9})H)?(?:(?P<m>\d{1,9})M)?(?:(?P<s>\d{1,9}(?:[.,]\d{1,9})?)S)?)?)",
+    re.ASCII,
+)
+_ISO_SECONDS = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
+
 _RATE_RULE = "need events per second, such as 1000 or 1000/s"
 _DURATION_RULE = f"need a duration such as 10s (units: {', '.join(DURATION_UNITS)})"
 _SIZE_RULE = f"need a size such as 1MiB (units: {', '.join(SIZE_UNITS)})"
@@ -46,21 +56,26 @@ _SIZE_RULE = f"need a size such as 1MiB (units: {', '.join(SIZE_UNITS)})"
 
 def parse_duration(value: Any) -> float:
     """Return the seconds of `value`, a text such as `10s`; 0 needs no unit. Raises ValueError."""
-    number, unit = _split(value, _DURATION_RULE)
-    if unit not in DURATION_UNITS and (number or unit):
-        raise ValueError(f"{_DURATION_RULE}, got {shown(value)}")
-    seconds = float(number * DURATION_UNITS.get(unit, Decimal(1)))
+    seconds = float(_amount(value, DURATION_UNITS, _DURATION_RULE))
     if seconds > LONGEST:
         raise ValueError(f"need at most 100 years, got {shown(value)}")
     return seconds
 
 
+def parse_iso_duration(text: str) -> float:
+    """Return the seconds of `PT1M30S`. Raises ValueError."""
+    match = _ISO.fullmatch(text)
+    if not match or not any(match.groupdict().values()) or text.endswith("T"):
+        raise ValueError(f"need an ISO 8601 duration such as PT0.2S, without years and months, got {shown(text)}")
+    seconds = sum(Decimal(n.replace(",", ".")) * _ISO_SECONDS[unit] for unit, n in match.groupdict().items() if n)
+    if seconds > LONGEST:
+        raise ValueError(f"need at most 100 years, got {shown(text)}")
+    return float(seconds)
+
+
 def parse_size(value: Any) -> int:
     """Return the bytes of `value`, a text such as `1MiB`; 0 needs no unit. Raises ValueError."""
-    number, unit = _split(value, _SIZE_RULE)
-    if unit not in SIZE_UNITS and (number or unit):
-        raise ValueError(f"{_SIZE_RULE}, got {shown(value)}")
-    count = number * SIZE_UNITS.get(unit, 1)
+    count = _amount(value, SIZE_UNITS, _SIZE_RULE)
     if count != int(count):
         raise ValueError(f"need a whole number of bytes, got {shown(value)}")
     if count > LARGEST:
@@ -70,10 +85,7 @@ def parse_size(value: Any) -> int:
 
 def parse_rate(value: Any) -> float:
     """Return the events per second of `value`: a number, or a text such as `1000/s`. Raises ValueError."""
-    number, unit = _split(value.removesuffix("/s") if isinstance(value, str) else value, _RATE_RULE)
-    if unit:
-        raise ValueError(f"{_RATE_RULE}, got {shown(value)}")
-    return float(number)
+    return float(_amount(value.removesuffix("/s") if isinstance(value, str) else value, {"": 1}, _RATE_RULE))
 
 
 def format_rate(per_second: float) -> str:
@@ -100,7 +112,7 @@ def format_size(count: int) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return `value` as an error message names it: on one line, whatever it is, and not the whole of a long one."""
+    """Return `value` as an error message names it: on one line, a long one shortened."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -110,21 +122,17 @@ def shown(value: Any) -> str:
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, str):
-        return _cut(repr(str(value)))
+        text = repr(str(value))
+        return text if len(text) <= 80 else f"{text[:77]}..."
     if isinstance(value, Mapping):
         return "a mapping"
     return "a list" if isinstance(value, (list, tuple)) else f"a {type(value).__name__}"
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _split(value: Any, rule: str) -> tuple[Decimal, str]:
-    """Take `10s` apart. A bare number comes back without unit; the caller lets only 0 pass."""
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+def _amount(value: Any, units: Mapping[str, Decimal | int], rule: str) -> Decimal:
+    """Return the number in `10s` times its unit; only 0 passes without one. Raises ValueError that begins with `rule`."""
+    usable = isinstance(value, (str, int, float)) and not isinstance(value, bool)
+    match = _QUANTITY.fullmatch(str(value)) if usable else None
+    if not match or (match[2] not in units and (Decimal(match[1]) or match[2])):
         raise ValueError(f"{rule}, got {shown(value)}")
-    match = _QUANTITY.fullmatch(str(value))
-    if not match:
-        raise ValueError(f"{rule}, got {shown(value)}")
-    return Decimal(match[1]), match[2]
+    return Decimal(match[1]) * units.get(match[2], 1)

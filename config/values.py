@@ -1,4 +1,4 @@
-"""The kinds of value that the models are made of: text, whole numbers, durations, sizes, names, addresses.
+"""The kinds of value: text, numbers, durations, sizes, names, addresses.
 
 Each says in its error what is needed and what was given, in the words of the configuration and not of pydantic.
 """
@@ -6,12 +6,13 @@ Each says in its error what is needed and what was given, in the words of the co
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -30,6 +31,7 @@ from inbound.config.units import (
     format_rate,
     format_size,
     parse_duration,
+    parse_iso_duration,
     parse_rate,
     parse_size,
     shown,
@@ -38,20 +40,18 @@ from inbound.config.units import (
 #: Validation context of values that a person wrote: durations and sizes must carry a unit. Code that builds a model
 #: by hand gives plain seconds and bytes, which are what the attributes hold.
 WRITTEN = {"written": True}
-
-
 #: Something wrong: its place below the value under validation, the error, and the value.
 Problem = tuple[tuple[str | int, ...], PydanticCustomError, Any]
 
 
-class Part(BaseModel):
+class StrictModel(BaseModel):
     """Base of all models: frozen, and no key that it doesn't know."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
 
-class Outside(str):
-    """A value from the environment or a flag: always text, whatever it means (`8`, `true`, `a,b`)."""
+class OutsideText(str):
+    """A value from the environment or a flag: always text, also `8`."""
 
     __slots__ = ()
 
@@ -67,6 +67,21 @@ def wrong_at(title: str, problems: list[Problem]) -> ValidationError:
     return ValidationError.from_exception_data(title, details)
 
 
+#: What a value must not be: whether it is so, the key (or the place below the value), and the message.
+Rule = tuple[object, str | tuple[str | int, ...], str]
+
+
+def refuse(title: str, *rules: Rule) -> None:
+    """Raise one error for all rules that are broken, each at its own place."""
+    problems: list[Problem] = [
+        ((place,) if isinstance(place, str) else place, wrong(message), None)
+        for broken, place, message in rules
+        if broken
+    ]
+    if problems:
+        raise wrong_at(title, problems)
+
+
 def text(value: Any) -> str:
     """Return `value` if it is text. YAML reads an unquoted `no` as false and `1` as a number: both are refused."""
     if not isinstance(value, str):
@@ -79,8 +94,47 @@ def need_text(value: Any) -> PydanticCustomError:
     return wrong(f"need text, got {shown(value)}", "need_text")
 
 
+def text_that(holds: Callable[[str], object], need: str) -> BeforeValidator:
+    """Text for which `holds` is true; `need` is what the error says is needed."""
+
+    def check(value: Any) -> str:
+        given = text(value)
+        if not holds(given):
+            raise wrong(f"need {need}, got {shown(given)}")
+        return given
+
+    return BeforeValidator(check)
+
+
+def is_label(name: str) -> bool:
+    """Say whether `name` is printable text without blanks around it."""
+    return bool(name) and name == name.strip() and name.isprintable()
+
+
+def mapping(need: str) -> BeforeValidator:
+    """A mapping; `need` is what the error says is needed."""
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise wrong(f"need {need}, got {shown(value)}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def not_empty(problem: str) -> AfterValidator:
+    """A list or a mapping with something in it; `problem` is what the error says."""
+
+    def check(value: Any) -> Any:
+        if not value:
+            raise wrong(problem)
+        return value
+
+    return AfterValidator(check)
+
+
 def _whole(value: Any) -> int:
-    if isinstance(value, Outside) and re.fullmatch(r"-?[0-9]{1,18}", value, re.ASCII):
+    if isinstance(value, OutsideText) and re.fullmatch(r"-?[0-9]{1,18}", value, re.ASCII):
         return int(value)
     if type(value) is not int:
         raise wrong(f"need a whole number, got {shown(value)}")
@@ -89,7 +143,7 @@ def _whole(value: Any) -> int:
 
 @dataclass(frozen=True, eq=False)  # hashed by identity, for `Annotated[...] | None` asks for a hash
 class Quantity:
-    """What goes into `Annotated` to make an int or float a count, a duration or a size, with bounds."""
+    """Goes into `Annotated`: a count, a duration or a size, with bounds."""
 
     parse: Callable[[Any], float]
     show: Callable[[Any], str]
@@ -128,7 +182,7 @@ class Quantity:
         if self.schema is None:
             bounds = {"minimum": self.at_least} | ({} if self.at_most is None else {"maximum": self.at_most})
             return {"type": "integer", **bounds}
-        # No pattern can hold the bounds: `json_schema.py` makes words of them.
+        # No pattern can hold the bounds: `schema.py` makes words of them.
         result = {**self.schema, "$comment": self._bounds()}
         if not self.over and self.at_least <= 0:  # 0 alone may go without a unit
             pattern = f"{self.schema['pattern']}|^0+(\\.0+)?$"
@@ -136,13 +190,40 @@ class Quantity:
         return result
 
     def _bounds(self) -> str:
-        if self.at_most is not None and self.over:
-            return f"more than {self.show(self.at_least)}, at most {self.show(self.at_most)}"
-        if self.at_most is not None:
+        if self.at_most is not None and not self.over:
             return f"{self.show(self.at_least)} to {self.show(self.at_most)}"
-        if self.over:
-            return f"more than {self.show(self.at_least)}"
-        return f"at least {self.show(self.at_least)}" if self.at_least else ""
+        least = f"{'more than' if self.over else 'at least'} {self.show(self.at_least)}"
+        most = "" if self.at_most is None else f", at most {self.show(self.at_most)}"
+        return f"{least}{most}" if self.over or self.at_least else ""
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Goes into `Annotated`: text that a pattern matches whole.
+
+    Called, it checks a value.
+    """
+
+    pattern: str
+    need: str  # what the error says is needed, such as `a Kafka topic`
+    without: tuple[str, ...] = ()  # what the pattern matches and is refused all the same
+
+    def __call__(self, value: Any) -> str:
+        """Return `value` if it is such a text."""
+        given = text(value)
+        if not self.matches(given):
+            raise wrong(f"need {self.need}, got {shown(given)}")
+        return given
+
+    def matches(self, given: str) -> bool:
+        """Whether a text is such a one."""
+        return re.fullmatch(self.pattern, given) is not None and given not in self.without
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "pattern": f"^{self.pattern}$"}
 
 
 def whole(at_least: int = 0, at_most: int | None = None) -> Quantity:
@@ -154,6 +235,21 @@ def duration(at_least: float = 0.0, at_most: float | None = None, *, over: bool 
     """Seconds, written with a unit (`300ms`). `over`: more than `at_least`."""
     schema = _quantity_schema("duration", DURATION_UNITS, "10s")
     return Quantity(parse_duration, format_duration, schema, at_least, at_most, over)
+
+
+def iso_duration(*, over: bool = False) -> Quantity:
+    """Seconds, written as ISO 8601 or with a unit. `over`: more than 0."""
+    schema = {
+        "title": "ISO 8601 duration",
+        "type": "string",
+        "pattern": r"^(P[0-9DHMSTW.,]+|[0-9]+(\.[0-9]+)?(ms|s|m|h|d))$",
+        "examples": ["PT0.2S"],
+    }
+    return Quantity(_iso_or_unit, format_duration, schema, 0.0, None, over)
+
+
+def _iso_or_unit(value: Any) -> float:
+    return parse_iso_duration(value) if isinstance(value, str) and value.startswith("P") else parse_duration(value)
 
 
 def size(at_least: int = 0, at_most: int | None = None) -> Quantity:
@@ -176,7 +272,7 @@ def _quantity_schema(kind: str, units: Iterable[str], example: str) -> JsonSchem
 
 def entries(value: Any) -> Any:
     """Return the list that was given; from the environment, `a,b` stands for `[a, b]`, which may be written too."""
-    if isinstance(value, Outside):
+    if isinstance(value, OutsideText):
         if value[:1] == "[" and value[-1:] == "]":
             value = value[1:-1]
         return [part.strip() for part in value.split(",") if part.strip()]
@@ -196,9 +292,14 @@ def is_module_class(name: str) -> bool:
     return bool(colon) and all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")])
 
 
-_TOPIC = r"[a-zA-Z0-9._-]{1,249}"
-_CHANNEL = r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}"
-
+#: What Kafka allows as a topic's name.
+topic_name = Matching(
+    r"[a-zA-Z0-9._-]{1,249}", "a Kafka topic (1 to 249 of a-z A-Z 0-9 . _ -, not . or ..)", without=(".", "..")
+)
+#: What can name a channel: it appears in commands, URLs, metrics and environment variables.
+channel_name = Matching(
+    r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}", "a channel name (1 to 100 of a-z A-Z 0-9 . _ -, first a letter or digit)"
+)
 #: What ZooKeeper refuses in a path, and the slash, which would make two parts of one.
 _NOT_IN_A_PATH = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 
@@ -217,22 +318,6 @@ def path_part(value: Any) -> str:
     return name
 
 
-def topic_name(value: Any) -> str:
-    """Return `value` if Kafka allows it as a topic's name."""
-    name = text(value)
-    if not re.fullmatch(_TOPIC, name) or name in (".", ".."):
-        raise wrong(f"need a Kafka topic (1 to 249 of a-z A-Z 0-9 . _ -, not . or ..), got {shown(name)}")
-    return name
-
-
-def channel_name(value: Any) -> str:
-    """Return `value` if it can name a channel: it appears in commands, URLs, metrics and environment variables."""
-    name = text(value)
-    if not re.fullmatch(_CHANNEL, name):
-        raise wrong(f"need a channel name (1 to 100 of a-z A-Z 0-9 . _ -, first a letter or digit), got {shown(name)}")
-    return name
-
-
 def split_address(address: str) -> tuple[str, int | None] | None:
     """Return host and port of `host:port`, `[::1]:port` or `host` (port None); None if it is no address."""
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%]+)\]|([A-Za-z0-9._-]+))(?::([0-9]{1,5}))?", address, re.ASCII)
@@ -244,67 +329,51 @@ def split_address(address: str) -> tuple[str, int | None] | None:
 def host_name(value: Any) -> str:
     """Return the name of a host, in lower case, as it stands in the header `Host`, without its port."""
     host = text(value).lower()
-    if not re.fullmatch(_HOST, host) or (split_address(host) or ("", None))[1] is not None:
+    if not re.fullmatch(_HOST, host) or has_port(host):
         raise wrong(f"need the name of a host without a port, got {shown(host)}")
     return host
 
 
-def listen_address(value: Any) -> str:
-    """Return `value` if it is an address and a port to listen on."""
-    address = text(value)
-    if (split_address(address) or ("", None))[1] is None:
-        raise wrong(f"need host:port such as 127.0.0.1:8081, got {shown(address)}")
-    return address
+def has_port(address: str) -> bool:
+    """Say whether this is an address with a port."""
+    return (split_address(address) or ("", None))[1] is not None
 
 
-ListenAddress = Annotated[str, BeforeValidator(listen_address)]
+def path_to(what: str, *, secret: bool = False) -> Callable[[Any], Path]:
+    """Return what checks the path of `what`; of a secret's file the error does not show it: it may be the secret."""
+
+    def check(value: Any) -> Path:
+        given = str(value) if isinstance(value, Path) else text(value)
+        if not given.strip() or not given.isprintable():
+            raise wrong(f"need the path of {what}" + ("" if secret else f", got {shown(given)}"))
+        return Path(given)
+
+    return check
 
 
-class Listening(Part):
-    """Base of the models of what listens."""
-
-    listen: ListenAddress
-
-    @property
-    def host(self) -> str:
-        """The address to bind, without brackets."""
-        return (split_address(self.listen) or ("", 0))[0]
-
-    @property
-    def port(self) -> int:
-        """The port to bind."""
-        return (split_address(self.listen) or ("", 0))[1] or 0
-
-
-def secret_file(value: Any) -> Path | None:
-    """Return `value`, the path of a file that holds a secret, or None; the error does not show it."""
-    if value is None:
-        return None
-    given = str(value) if isinstance(value, Path) else text(value)
-    if not given.strip() or not given.isprintable():
-        raise wrong("need the path of a file")  # what stands there instead may be the secret itself
-    return Path(given)
-
-
+folder = path_to("a folder")
+_written = PlainSerializer(str, when_used="json")
+PlainFile = Annotated[Path, BeforeValidator(path_to("a file")), _written]
+Folder = Annotated[Path, BeforeValidator(folder), _written]
 #: A file that holds a secret, or belongs to one that does.
-SecretFile = Annotated[Path, BeforeValidator(secret_file), PlainSerializer(str, when_used="json")]
-
-
-def folder(value: Any) -> Path:
-    """Return `value` if it can be the path of a folder."""
-    given = str(value) if isinstance(value, Path) else text(value)
-    if not given.strip() or not given.isprintable():
-        raise wrong(f"need the path of a folder, got {shown(given)}")
-    return Path(given)
+SecretFile = Annotated[Path, BeforeValidator(path_to("a file", secret=True)), _written]
 
 
 def flag(value: Any) -> bool:
     """Return `value` if it is true or false."""
-    if isinstance(value, Outside) and value in ("true", "false"):
+    if isinstance(value, OutsideText) and value in ("true", "false"):
         return value == "true"
     if not isinstance(value, bool):
         raise wrong(f"need true or false, got {shown(value)}")
     return value
+
+
+def file_flag(files: Mapping[str, str], name: str) -> bool:
+    """Return whether the mounted file of this name says true, as Knative reads it. Raises ValueError."""
+    given = files.get(name, "false").lower()
+    if given not in ("true", "false", "1", "0", "t", "f"):
+        raise ValueError(f"{name}: need true or false")
+    return given in ("true", "1", "t")
 
 
 def matching(pattern: str) -> WithJsonSchema:
@@ -314,5 +383,6 @@ def matching(pattern: str) -> WithJsonSchema:
 
 PathPart = Annotated[str, BeforeValidator(path_part), matching(r"[^/\s]([^/]*[^/\s])?")]
 HostName = Annotated[str, BeforeValidator(host_name), matching(_HOST)]
-TopicName = Annotated[str, BeforeValidator(topic_name), matching(_TOPIC)]
-ChannelName = Annotated[str, BeforeValidator(channel_name), matching(_CHANNEL)]
+ListenAddress = Annotated[str, text_that(has_port, "host:port such as 127.0.0.1:8081")]
+TopicName = Annotated[str, topic_name]
+ChannelName = Annotated[str, channel_name]

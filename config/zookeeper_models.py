@@ -1,4 +1,4 @@
-"""How the ensemble is reached that coordinates the channels."""
+"""The ZooKeeper ensemble: how to reach it, and as whom."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from inbound.config.units import shown
 from inbound.config.values import (
-    Part,
-    Problem,
     SecretFile,
+    StrictModel,
     duration,
     flag,
     path_part,
+    refuse,
     split_address,
     text,
+    text_that,
     wrong,
-    wrong_at,
 )
 
 #: A session timeout travels to ZooKeeper as a 32-bit count of milliseconds.
@@ -50,32 +50,27 @@ def _chroot(value: Any) -> str:
     return path
 
 
-def _user(value: Any) -> str:
-    name = text(value)
-    if not name or not name.isprintable() or set(name) & set(': "\\,'):
-        raise wrong(
-            f"need the name of a user, without blanks, colons, commas, quotes and backslashes, got {shown(name)}"
-        )
-    return name
+def _is_user(name: str) -> bool:
+    return bool(name) and name.isprintable() and not set(name) & set(': "\\,')
 
 
 def _mechanism(value: Any) -> str:
     name = text(value).upper()
     if name == "GSSAPI":
         raise wrong("GSSAPI (Kerberos) is not supported; use DIGEST-MD5 over TLS, or a client certificate")
-    if name != "DIGEST-MD5":
-        raise wrong(f"need DIGEST-MD5, the one mechanism that is supported, got {shown(value)}")
     return name
 
 
-class ZooKeeperAuthConfig(Part):
+class ZooKeeperAuthConfig(StrictModel):
     """Who we are to ZooKeeper."""
 
     scheme: Literal["digest", "sasl"] = Field(
         description="digest: ZooKeeper's own, which never refuses a password, only access to nodes; sasl: the server checks "
         "the password (needs `inbound-kafka[zookeeper-sasl]`)."
     )
-    user: Annotated[str, BeforeValidator(_user)] = Field(description="Our name.")
+    user: Annotated[
+        str, text_that(_is_user, "the name of a user, without blanks, colons, commas, quotes and backslashes")
+    ] = Field(description="Our name.")
     password_file: SecretFile = Field(
         description="File with the password: its text without the line end. Relative to the working directory; read again "
         "at each connection, and when it has changed."
@@ -85,7 +80,7 @@ class ZooKeeperAuthConfig(Part):
     )
 
 
-class ZooKeeperTlsConfig(Part):
+class ZooKeeperTlsConfig(StrictModel):
     """TLS to ZooKeeper; files are PEM, and read again at each connection."""
 
     ca_file: SecretFile | None = Field(
@@ -105,17 +100,17 @@ class ZooKeeperTlsConfig(Part):
 
     @model_validator(mode="after")
     def _check(self) -> ZooKeeperTlsConfig:
-        problems: list[Problem] = [
-            ((key,), wrong("needs cert_file beside it"), None)
-            for key in ("key_file", "key_password_file")
-            if getattr(self, key) is not None and self.cert_file is None
-        ]
-        if problems:
-            raise wrong_at("ZooKeeperTlsConfig", problems)
+        refuse(
+            "ZooKeeperTlsConfig",
+            *(
+                (getattr(self, key) is not None and self.cert_file is None, key, "needs cert_file beside it")
+                for key in ("key_file", "key_password_file")
+            ),
+        )
         return self
 
 
-class ZooKeeperConfig(Part):
+class ZooKeeperConfig(StrictModel):
     """The ensemble that coordinates the channels."""
 
     hosts: Annotated[str, BeforeValidator(_hosts)] = Field(
@@ -128,22 +123,27 @@ class ZooKeeperConfig(Part):
         default=10.0,
         description="A process without contact for so long loses its partitions; the server may bound it.",
     )
-    auth: ZooKeeperAuthConfig | None = Field(default=None, description="Who we are to ZooKeeper; default: nobody.")
+    auth: ZooKeeperAuthConfig | None = Field(default=None, description="Who we are to ZooKeeper; default: no login.")
     tls: ZooKeeperTlsConfig | None = Field(
         default=None, description="TLS, on the servers' port for it (secureClientPort); default: none."
     )
     acl: Literal["open", "creator", "readable"] | None = Field(
         default=None,
-        description="Who may use the nodes that are made: everybody (open), nobody but our user (creator), or our user while "
+        description="Who may use the nodes that are made: everybody (open), our user alone (creator), or our user while "
         "others may read (readable). Default: creator with `auth`, else open.",
     )
 
     @model_validator(mode="after")
     def _check(self) -> ZooKeeperConfig:
         shows_who = self.auth is not None or (self.tls is not None and self.tls.cert_file is not None)
-        if self.acl in ("creator", "readable") and not shows_who:
-            problem = wrong("needs zookeeper.auth, or zookeeper.tls.cert_file: without one there is no creator to name")
-            raise wrong_at("ZooKeeperConfig", [(("acl",), problem, None)])
+        refuse(
+            "ZooKeeperConfig",
+            (
+                self.acl in ("creator", "readable") and not shows_who,
+                "acl",
+                "needs zookeeper.auth, or zookeeper.tls.cert_file: without one there is no creator to name",
+            ),
+        )
         return self
 
     @property

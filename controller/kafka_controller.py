@@ -8,14 +8,103 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
 
 from inbound.clock import Clock
-from inbound.controller.consumer import KafkaConsumer
-from inbound.controller.session import Event, State, step
+from inbound.coordinators.base import Plan
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call, ZooKeeper
 from inbound.errors import ConsumerIdTakenError, InboundError, TransientError
+from inbound.runtime.transitions import Transitions
 from inbound.topic_partition import TopicPartition
+
+
+class SessionState(Enum):
+    """Where the session is."""
+
+    DOWN = "down"  # never connected yet
+    JOINING = "joining"  # connected; id nodes are being written, what we held is being recovered
+    MEMBER = "member"  # registered: rebalancing as needed
+    SUSPENDED = "suspended"  # no connection; the session may still live
+    CLOSED = "closed"
+
+
+class SessionEvent(Enum):
+    """What happens to it."""
+
+    CONNECTED = "connected"
+    JOINED = "joined"
+    DISCONNECTED = "disconnected"
+    CLOSE = "close"
+
+
+S, E = SessionState, SessionEvent
+SESSION = Transitions(
+    "ZooKeeper session",
+    {
+        (S.DOWN, E.CONNECTED): S.JOINING,
+        (S.DOWN, E.CLOSE): S.CLOSED,
+        (S.JOINING, E.JOINED): S.MEMBER,
+        (S.JOINING, E.CONNECTED): S.JOINING,  # reconnected since: from the start
+        (S.JOINING, E.DISCONNECTED): S.SUSPENDED,
+        (S.JOINING, E.CLOSE): S.CLOSED,
+        (
+            S.MEMBER,
+            E.CONNECTED,
+        ): S.JOINING,  # reconnected between two looks: all watches are gone all the same
+        (S.MEMBER, E.DISCONNECTED): S.SUSPENDED,
+        (S.MEMBER, E.CLOSE): S.CLOSED,
+        (S.SUSPENDED, E.CONNECTED): S.JOINING,
+        (S.SUSPENDED, E.CLOSE): S.CLOSED,
+    },
+)
+
+
+class KafkaConsumer(Protocol):
+    """A channel as the controller drives it.
+
+    All methods are called on the controller's thread, one at a time.
+    """
+
+    name: str
+
+    async def zk_reconnected(self) -> None:
+        """A connection is there (again): register, and get back what is ours before anything else is claimed.
+
+        Raises:
+            TransientError: try again.
+            ConsumerIdTakenError: another live process has our id; the process must stop.
+        """
+
+    async def coordinate(self) -> None:
+        """Hold what we believe against the nodes: they are the truth."""
+
+    async def calc_rebalance(self) -> Plan | None:
+        """Return what to take and release; None while that cannot be known."""
+
+    async def take_partitions(self, partitions: Sequence[TopicPartition]) -> bool:
+        """Claim these. Returns False if any of them could not be had: look again soon."""
+
+    async def release_partitions(self, partitions: Sequence[TopicPartition]) -> None:
+        """Begin to release these gracefully; does not wait for the end."""
+
+    def suspended(self) -> None:
+        """The connection is gone. Batches in flight end; no new batch is delivered."""
+
+    def in_doubt(self) -> None:
+        """The session may have expired by now: another member may own our partitions."""
+
+    def verified(self) -> None:
+        """The session is known to live again: what was in doubt may go on."""
+
+    def leaving_in(self, session: int) -> None:
+        """We are leaving, and reconnected in `session`: our other sessions have expired."""
+
+    @property
+    def next_look(self) -> float | None:
+        """The clock time at which this channel wants to be evaluated again, without another trigger."""
+
 
 log = logging.getLogger(__name__)
 
@@ -54,17 +143,8 @@ class _Channel:
     again: bool = False
 
 
-@dataclass(eq=False)
-class Counters:
-    """For metrics."""
-
-    evaluations: int = 0
-    sessions: int = 0
-    suspensions: int = 0
-
-
 class KafkaController:
-    """Drives the channels' coordination on one thread: see `inbound.driver.Part`.
+    """Drives the channels' coordination on one thread: see `inbound.runtime.driver.Part`.
 
     It evaluates a channel after every reconnect, refusal, ambiguous answer and local drop, on watches, and by timer.
     """
@@ -73,8 +153,9 @@ class KafkaController:
         self.zk = zk
         self.tasks = tasks
         self.timing = timing
-        self.state = State.DOWN
-        self.counters = Counters()
+        self.state = SessionState.DOWN
+        #: For metrics: how many evaluations, sessions, and losses of the connection there were.
+        self.evaluations = self.sessions = self.suspensions = 0
         #: The error that must end the process, once there is one.
         self.fatal: InboundError | None = None
         self._clock = clock
@@ -82,8 +163,9 @@ class KafkaController:
         self._channels: list[_Channel] = []  # replaced as a whole: other threads look at it
         self._channels_lock = threading.Lock()
         self._generation = 0
-        self._session: int | None = None
-        self._session_began = float("-inf")
+        #: The session that we are, or were last, connected in, and the clock time at which we connected in it first.
+        self.session: int | None = None
+        self.session_began = float("-inf")
         self._doubted = False
         self._verified = False
         self._contact: Call[None] | None = None
@@ -104,16 +186,6 @@ class KafkaController:
         with self._channels_lock:
             self._channels = [c for c in self._channels if c.consumer is not consumer]
 
-    @property
-    def session(self) -> int | None:
-        """The session that we are, or were last, connected in."""
-        return self._session
-
-    @property
-    def session_began(self) -> float:
-        """The clock time at which we heard of that session."""
-        return self._session_began
-
     def evaluate(self, consumer: KafkaConsumer, *, delay: float = COALESCE) -> None:
         """Ask for an evaluation of a channel soon. Any thread; the caller wakes the controller."""
         for channel in self._channels:
@@ -121,7 +193,7 @@ class KafkaController:
                 channel.due = min(channel.due, self._clock.now() + delay)
 
     def postpone_release(self, consumer: KafkaConsumer) -> None:
-        """Somebody joined: wait a little for others before giving anything up. Controller's thread."""
+        """A member joined: wait a little for others before any release. Controller's thread."""
         for channel in self._channels:
             if channel.consumer is consumer:
                 jitter = 1 + self._rng.random() * 0.5
@@ -133,40 +205,40 @@ class KafkaController:
         self._follow_connection()
         self._watch_the_session()
         now = self._clock.now()
-        if self.state in (State.JOINING, State.MEMBER):
+        if self.state in (SessionState.JOINING, SessionState.MEMBER):
             for channel in self._channels:
                 self._drive(channel, now)
         deadline = self.tasks.step()
         if any(c.running is not None and c.running.done for c in self._channels):
             return now
         times = [t for t in (deadline, self._next_session_check()) if t is not None]
-        if self.state in (State.JOINING, State.MEMBER):
+        if self.state in (SessionState.JOINING, SessionState.MEMBER):
             times += [c.due for c in self._channels if c.running is None]
         return min(times, default=None)
 
     def close(self) -> None:
         """Take no further part: nothing is evaluated any more. Releases that are under way go on."""
-        if self.state is not State.CLOSED:
-            self.state = step(self.state, Event.CLOSE)
+        if self.state is not SessionState.CLOSED:
+            self.state = SESSION.step(self.state, SessionEvent.CLOSE)
 
     # -- the session -------------------------------------------------------------------------------------------------
 
     def _follow_connection(self) -> None:
         connection = self.zk.connection
-        if self.state is State.CLOSED:
+        if self.state is SessionState.CLOSED:
             # Nothing is recovered any more, but what waits for its last commit must not wait for a session that is over.
             if connection is not None and connection.generation != self._generation:
-                self._generation, self._session = connection.generation, connection.session.id
+                self._generation, self.session = connection.generation, connection.session.id
                 for channel in self._channels:
-                    channel.consumer.leaving_in(self._session)
+                    channel.consumer.leaving_in(self.session)
             return
         if connection is None:
             self._tell_away()
-            if self.state in (State.JOINING, State.MEMBER):
-                self.state = step(self.state, Event.DISCONNECTED)
-                self.counters.suspensions += 1
+            if self.state in (SessionState.JOINING, SessionState.MEMBER):
+                self.state = SESSION.step(self.state, SessionEvent.DISCONNECTED)
+                self.suspensions += 1
                 log.warning(
-                    "ZooKeeper: connection lost; batches in flight end, nothing new is handed out until it is back"
+                    "ZooKeeper: connection lost; batches in flight end, no new batch is delivered until it is back"
                 )
                 for channel in self._channels:
                     channel.consumer.suspended()
@@ -175,17 +247,17 @@ class KafkaController:
         if connection.generation == self._generation:
             return
         self._generation = connection.generation
-        if connection.session.id != self._session:
-            self._session_began = self._clock.now()
-            self.counters.sessions += 1
+        if connection.session.id != self.session:
+            self.session_began = self._clock.now()
+            self.sessions += 1
             log.info(
                 "ZooKeeper: session %#x, timeout %.1f s%s", connection.session.id, connection.session.timeout,
-                "" if self._session is None else f" (session {self._session:#x} has expired)",
+                "" if self.session is None else f" (session {self.session:#x} has expired)",
             )  # fmt: skip
         else:
-            log.info("ZooKeeper: connected again in session %#x", self._session)
-        self._session = connection.session.id
-        self.state = step(self.state, Event.CONNECTED)
+            log.info("ZooKeeper: connected again in session %#x", self.session)
+        self.session = connection.session.id
+        self.state = SESSION.step(self.state, SessionEvent.CONNECTED)
         self._contact_due = self._clock.now()
         for channel in self._channels:
             channel.joined = False
@@ -200,7 +272,7 @@ class KafkaController:
         elif now >= self._tell_at:
             self._tell_at = now + TELL_EVERY
             log.warning(
-                "%s has not answered for %.0f s; trying again every second. Nothing is handed out meanwhile",
+                "%s has not answered for %.0f s; trying again every second. No batch is delivered until then",
                 self.zk.where, now - self._away_since,
             )  # fmt: skip
 
@@ -211,9 +283,9 @@ class KafkaController:
             self._contact_due = now + connection.session.timeout / CONTACTS_PER_SESSION
             # As a task, because only what is awaited has a deadline.
             self._contact = self.tasks.spawn(self._look_around(), "sign of life")
-        if self._session is None:
+        if self.session is None:
             return
-        if now >= self.zk.doubtful_from(self._session):
+        if now >= self.zk.doubtful_from(self.session):
             if not self._doubted:
                 self._doubted = True
                 for channel in self._channels:
@@ -230,7 +302,7 @@ class KafkaController:
             await self.zk.get("/")
 
     def _next_session_check(self) -> float | None:
-        times = [] if self._doubted or self._session is None else [self.zk.doubtful_from(self._session)]
+        times = [] if self._doubted or self.session is None else [self.zk.doubtful_from(self.session)]
         if self.zk.connection is not None:
             times.append(self._contact_due)
         elif self._away_since is not None:
@@ -275,14 +347,14 @@ class KafkaController:
     async def _evaluate(self, channel: _Channel, generation: int) -> None:
         """Rejoin if need be, then hold our beliefs against the nodes, then take and release."""
         consumer = channel.consumer
-        self.counters.evaluations += 1
+        self.evaluations += 1
         if not channel.joined:
             await consumer.zk_reconnected()
             if generation != self._generation:
-                return  # connected anew meanwhile: the next evaluation starts over
+                return  # reconnected since: the next evaluation starts over
             channel.joined = True
-            if all(c.joined for c in self._channels) and self.state is State.JOINING:
-                self.state = step(self.state, Event.JOINED)
+            if all(c.joined for c in self._channels) and self.state is SessionState.JOINING:
+                self.state = SESSION.step(self.state, SessionEvent.JOINED)
         await consumer.coordinate()
         plan = await consumer.calc_rebalance()
         if plan is None:

@@ -1,4 +1,6 @@
-"""kazoo's connection, with what it hides or leaves open put right. The only place that touches kazoo's internals.
+"""kazoo's connection, with its gaps closed.
+
+The only place that touches kazoo's internals.
 
 - The negotiated session time-out is a local variable there: it is taken from what `_connect` returns.
 - Requests made without a connection wait in a queue without bound, and what is queued between the drop and its
@@ -8,7 +10,7 @@
   While callbacks compute, to get it back takes milliseconds each time, and a transaction waits six times.
 - A server that does not answer may take the whole session time for a connect: here a third of it for all servers.
 - The reconnect delay grows to an hour by default: it is capped at a second.
-- An unexpected error, or a refused authentication, ends kazoo's thread for good: here it is told and tried again.
+- An unexpected error, or a refused authentication, ends kazoo's thread for good: here it is logged and tried again.
 - The chroot is not created, but for its last part.
 - `stop()` can hang: it is bounded.
 - TLS and log-in: see `kazoo_security`.
@@ -23,6 +25,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
@@ -35,8 +38,7 @@ from kazoo.protocol.states import KeeperState
 from kazoo.retry import ForceRetryError, KazooRetry
 
 from inbound.clock import Clock
-from inbound.controller.kazoo_security import KazooSecurity
-from inbound.controller.zookeeper_access import OPEN, Access
+from inbound.controller.zookeeper_access import OPEN, Access, KazooSecurity
 from inbound.coordinators.zookeeper import Connection, Session
 from inbound.errors import ConfigError, InboundError
 
@@ -75,7 +77,7 @@ def _select(
 
 
 class KazooLink:
-    """One connection to ZooKeeper, re-established for ever until `stop`.
+    """One connection to ZooKeeper, re-established until `stop`.
 
     `on_contact(session, sent_at)` is called when a connect request that was sent at `sent_at` was answered, `on_change`
     whenever `connection` changed; both on kazoo's thread, which also sends the heartbeats: they must not block.
@@ -97,7 +99,8 @@ class KazooLink:
         self._on_contact = on_contact
         self._on_change = on_change
         self._lock = threading.Lock()  # never held while anything blocks: kazoo's thread takes it
-        self._connection: Connection | None = None
+        #: The connection that stands now; requests go over it. Written by kazoo's thread and `stop`.
+        self.connection: Connection | None = None
         self._generation = 0
         self._stopping = False
         self._has_chroot = not self.chroot
@@ -120,32 +123,28 @@ class KazooLink:
         self._take_over(session_timeout)
 
     @property
-    def connection(self) -> Connection | None:
-        return self._connection
-
-    @property
     def trouble(self) -> str | None:
         """Why there is no connection: what was said last; None while there is one, or nothing is known."""
         said = list(self._troubles.items())
-        return ": ".join(said[-1]) if said and self._connection is None else None
+        return ": ".join(said[-1]) if said and self.connection is None else None
 
     def reconnect(self) -> None:
-        """Break the connection, to connect anew, in the same session, with files as they are now. Any thread."""
+        """Break the connection, to reconnect in the same session with the files as they are now. Any thread."""
         try:
-            if self._connection is not None:
+            if self.connection is not None:
                 self._client._connection._socket.shutdown(socket.SHUT_RDWR)
         except (OSError, AttributeError):
-            pass  # it broke meanwhile
+            pass  # it broke before
 
     def start(self) -> None:
         """Begin to connect, in the background."""
         self._client.start_async()
 
     def stop(self, seconds: float) -> bool:
-        """End the session in good order, if connected. Returns False if that took too long: it is left to expire."""
+        """End the session gracefully, if connected. Returns False if that took too long: it is left to expire."""
         with self._lock:
             self._stopping = True
-            self._connection = None
+            self.connection = None
         stopping = threading.Thread(target=self._stop, name="zookeeper-stop", daemon=True)
         stopping.start()
         stopping.join(seconds)
@@ -158,7 +157,7 @@ class KazooLink:
         connection that stands now, or is answered with a ConnectionLoss (then it may have gone) when that one drops.
         """
         with self._lock:
-            connection = self._connection
+            connection = self.connection
             if connection is None:
                 return None
             self._client._queue.append((request, _Answer(connection, answered)))
@@ -167,7 +166,7 @@ class KazooLink:
         try:
             self._client._connection._write_sock.send(b"\0")
         except (OSError, AttributeError):
-            pass  # stopped meanwhile; its thread answers, at its end, everything that is still queued
+            pass  # stopped before; its thread answers, at its end, everything that is still queued
         return connection
 
     # -- taking over from kazoo --------------------------------------------------------------------------------------
@@ -256,7 +255,7 @@ class KazooLink:
         with self._lock:
             if not self._stopping:
                 self._generation += 1
-                self._connection = Connection(self._generation, session)
+                self.connection = Connection(self._generation, session)
         self._troubles.clear()
         self._told.clear()
         self._handshake_timeout = self._connect_timeout
@@ -264,7 +263,7 @@ class KazooLink:
         return read_timeout, connect_timeout
 
     def _look_at_chroot(self, timeout: float) -> None:
-        """Create the chroot, parents first. Nothing else is sent meanwhile: nobody knows of the connection yet.
+        """Create the chroot, parents first. Nothing else is sent before: the connection is not announced yet.
 
         Where that is done the look is for the answer alone: servers refuse who did not log in at the first request.
         """
@@ -304,7 +303,7 @@ class KazooLink:
         From here on nothing more may be queued, or it would be sent over another connection.
         """
         with self._lock:
-            self._connection = None
+            self.connection = None
         self._kazoo_notify_pending(state)
         self._on_change()
 
@@ -329,14 +328,12 @@ class KazooLink:
             log.warning("%s: the client could not be stopped: %s; its session is left to expire", self.where, error)
 
 
+@dataclass(frozen=True, slots=True)
 class _Answer:
-    """What kazoo takes for its result object: told the answer, it passes it on at once."""
+    """Stands for kazoo's result object, and passes the answer on at once."""
 
-    __slots__ = ("_answered", "_connection")
-
-    def __init__(self, connection: Connection, answered: Answered) -> None:
-        self._connection = connection
-        self._answered = answered
+    connection: Connection
+    answered: Answered
 
     def set(self, value: Any = None) -> None:
         self._tell(value, None)
@@ -346,6 +343,6 @@ class _Answer:
 
     def _tell(self, value: Any, error: Exception | None) -> None:
         try:
-            self._answered(self._connection, value, error)
+            self.answered(self.connection, value, error)
         except Exception:  # on kazoo's thread it would end the connection
             log.exception("an answer of ZooKeeper could not be taken; this is a defect of inbound, please report it")

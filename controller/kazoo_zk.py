@@ -1,9 +1,13 @@
-"""ZooKeeper through kazoo: requests, answers, refusals. What is done to kazoo's connection is in `kazoo_link`."""
+"""ZooKeeper through kazoo: requests, answers, refusals.
+
+What is done to kazoo's connection is in `kazoo_link`.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from kazoo.exceptions import (
@@ -45,7 +49,7 @@ from inbound.errors import InboundError, ZkDeniedError, ZkNodeError
 
 log = logging.getLogger(__name__)
 
-#: The answer was lost, or says that nobody knows: the request may have executed.
+#: The answer was lost, or says that the outcome is unknown: the request may have executed.
 _LOST = (
     ConnectionLoss,
     SessionExpiredError,
@@ -70,7 +74,9 @@ LOOK_AT_PASSWORD = 1.0
 
 
 class KazooZooKeeper(ZooKeeper):
-    """See `ZooKeeper`. Answers are delivered on kazoo's connection thread, where only Calls are completed.
+    """See `ZooKeeper`.
+
+    Answers are delivered on kazoo's connection thread, where only Calls are completed.
 
     A watch fires on kazoo's callback thread; also, once, when its connection drops. That is one look too many at worst.
     """
@@ -84,16 +90,17 @@ class KazooZooKeeper(ZooKeeper):
         clock: Clock,
         call_timeout: float | None = None,
         access: Access = OPEN,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         """Make a client; `start` connects it. Times in seconds; `call_timeout` is half the session by default.
 
-        `access` says how it connects and logs in, and who may use what it makes.
+        `access` says how it connects and authenticates, and who may use its nodes. `on_change`: see `ZooKeeper`.
 
         Raises:
             ConfigError: `hosts` is no list of host:port, or a library for `access` is not installed.
             InboundError: the installed kazoo is of a version that inbound does not know.
         """
-        super().__init__(clock, call_timeout or max(1.0, session_timeout / 2))
+        super().__init__(clock, call_timeout or max(1.0, session_timeout / 2), on_change)
         self._link = KazooLink(hosts, chroot, session_timeout, clock, self.heard, lambda: self.on_change(), access)
         self._denied: tuple[float, str] = (float("-inf"), "")
         self._looked_at = float("-inf")
@@ -110,7 +117,7 @@ class KazooZooKeeper(ZooKeeper):
         return self._link.trouble or (denied if self.clock.now() < at + DENIAL_SHOWN else None)
 
     def reconnect(self) -> None:
-        """Connect anew, in the same session, with passwords and certificates as their files are now. Any thread.
+        """Reconnect, in the same session, with passwords and certificates as their files are now. Any thread.
 
         What is not answered yet becomes ambiguous, as at any loss of a connection.
         """
@@ -134,14 +141,13 @@ class KazooZooKeeper(ZooKeeper):
         if watch is not None:
             # Reading an absent node sets no watch; asking whether it exists does, present or absent. Right behind it
             # on the same connection, the read cannot miss a change that the watch does not tell of.
-            watcher = _Once(watch)
-            self._send(call, wire.Exists(full, watcher), lambda value: None, path=path, answers=False)
+            self._send(call, wire.Exists(full, _Once(loosely(watch))), lambda value: None, path=path, answers=False)
         self._send(call, wire.GetData(full, None), _node, path=path, absent=True)
         return call
 
     def children(self, path: str, watch: Callable[[], None] | None = None) -> Call[list[str] | None]:
         call: Call[list[str] | None] = self._new_call(f"list of {path}")
-        watcher = None if watch is None else _Once(watch)
+        watcher = None if watch is None else _Once(loosely(watch))
         self._send(call, wire.GetChildren(self._full(path), watcher), list, path=path, absent=True)
         return call
 
@@ -157,7 +163,7 @@ class KazooZooKeeper(ZooKeeper):
 
     @property
     def closes_nodes(self) -> bool:
-        """Whether what it makes is not everybody's."""
+        """Whether its nodes are not open to all."""
         return self._link.security.access.acl != "open"
 
     def differs(self, path: str) -> Call[bool | None]:
@@ -263,30 +269,25 @@ class KazooZooKeeper(ZooKeeper):
         if now >= self._looked_at + LOOK_AT_PASSWORD:
             self._looked_at = now
             if security.outdated():
-                log.info("%s: the password of %s has changed; connecting anew with it", self.where, who)
+                log.info("%s: the password of %s has changed; reconnecting with it", self.where, who)
                 self.reconnect()
         return ZkDeniedError(f"{self.where}: {text}", path, index)
 
 
+@dataclass(slots=True, unsafe_hash=True)
 class _Once:
-    """A watch as kazoo takes it, which keeps equal ones once. All watches of one client fire on one thread."""
+    """A watch as kazoo takes it, which keeps equal ones once.
 
-    __slots__ = ("_left", "_watch")
+    All watches of one client fire on one thread.
+    """
 
-    def __init__(self, watch: Callable[[], None]) -> None:
-        self._watch = loosely(watch)
-        self._left = True
+    watch: Callable[[], None]
+    left: bool = field(default=True, compare=False)
 
     def __call__(self, event: Any) -> None:
-        if self._left:
-            self._left = False
-            self._watch()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Once) and self._watch == other._watch
-
-    def __hash__(self) -> int:
-        return hash(self._watch)
+        if self.left:
+            self.left = False
+            self.watch()
 
 
 def _described(ops: Sequence[Op]) -> str:

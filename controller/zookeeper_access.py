@@ -1,14 +1,32 @@
-"""How a client shows ZooKeeper who it is, and who may use the nodes that it makes: the one place that decides both."""
+"""TLS, credentials and access rights of nodes for a ZooKeeper client."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from kazoo.security import ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Id, Permissions, make_digest_acl_credential
+from kazoo.exceptions import (
+    AuthFailedError,
+    InvalidACLError,
+    NoAuthError,
+    SASLException,
+    SessionClosedRequireSaslError,
+)
+from kazoo.protocol import serialization as wire
+from kazoo.security import (
+    ACL,
+    ANYONE_ID_UNSAFE,
+    OPEN_ACL_UNSAFE,
+    READ_ACL_UNSAFE,
+    Id,
+    Permissions,
+    make_digest_acl_credential,
+)
 
 from inbound.errors import ConfigError
 
@@ -16,10 +34,6 @@ from inbound.errors import ConfigError
 Secret = Callable[[], str]
 
 _REREAD = "it is read again at the next attempt"
-
-
-def _none() -> str:
-    return ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +76,11 @@ class Tls:
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """Who a client is, how it connects, and who may use what it makes. The default: nobody, plain, everybody."""
+    """Identity, TLS and access rights of a client. The default has none."""
 
     scheme: Literal["digest", "sasl"] | None = None
     user: str = ""
-    password: Secret = field(default=_none, repr=False)
+    password: Secret = field(default=str, repr=False)  # none: empty
     #: One that it had before, of digest: nodes that were made with it are let in too.
     former_password: Secret | None = field(default=None, repr=False)
     #: Where the password comes from, for messages.
@@ -89,7 +103,7 @@ class Access:
             self.tls.context()
 
     def node_acl(self, password: str) -> list[ACL]:
-        """Return what every node gets that is made by who showed `password`."""
+        """Return the access rights of nodes that a client with `password` makes."""
         if self.acl == "open":
             return list(OPEN_ACL_UNSAFE)
         if self.scheme == "digest":
@@ -102,7 +116,7 @@ class Access:
         return [*mine, *READ_ACL_UNSAFE] if self.acl == "readable" else mine
 
 
-#: Nobody in particular, on plain connections; what is made is everybody's.
+#: No user, on plain connections; nodes are open to all.
 OPEN = Access()
 
 
@@ -110,3 +124,151 @@ def _why(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return error.reason or "it is no PEM"
     return getattr(error, "strerror", None) or str(error)
+
+
+#: What ZooKeeper numbers log-ins with.
+_AUTH_XID = -4
+
+_ALERTS = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "UNKNOWN_CA", "CERTIFICATE_EXPIRED", "CERTIFICATE_UNKNOWN")
+
+
+class KazooSecurity:
+    """Used by kazoo's connection thread, but for `acl`."""
+
+    def __init__(self, access: Access) -> None:
+        """Raises ConfigError: the library for SASL is not installed."""
+        if access.scheme == "sasl" and importlib.util.find_spec("puresasl") is None:
+            raise ConfigError(
+                "zookeeper.auth.scheme sasl: pure-sasl is not installed; pip install 'inbound-kafka[zookeeper-sasl]'"
+            )
+        self.access = access
+        self._shown: str | None = None  # the password of the last attempt
+        #: What nodes get that are made from now on.
+        self.acl: list[ACL] = []
+
+    # -- connecting --------------------------------------------------------------------------------------------------
+
+    def encrypt(self, connection: Any, host: str) -> Any:
+        """Return `connection` with TLS. Its time-out bounds the handshake.
+
+        Raises:
+            ConfigError: our files cannot be used.
+            OSError: the handshake failed; the connection is closed.
+        """
+        assert self.access.tls is not None
+        try:
+            return self.access.tls.context().wrap_socket(connection, server_hostname=host)
+        except BaseException:
+            connection.close()
+            raise
+
+    def begin(self) -> dict[str, str] | None:
+        """Read the password for one attempt. Returns kazoo's options for SASL, where that is wanted."""
+        password = self._shown = self.access.password()
+        self.acl = self.access.node_acl(password)
+        if self.access.scheme != "sasl":
+            return None
+        return {"mechanism": "DIGEST-MD5", "username": self.access.user, "password": password}
+
+    def log_in(self, invoke: Callable[[Any, int], Any]) -> None:
+        """Authenticate, unless SASL does that. `invoke` sends a request and returns its answer."""
+        if self.access.scheme == "digest":
+            former = [self.access.former_password()] if self.access.former_password is not None else []
+            for password in (*former, self._shown):
+                invoke(wire.Auth(0, "digest", f"{self.access.user}:{password}"), _AUTH_XID)
+
+    def differs(self, acl: list[ACL]) -> bool:
+        """Whether a node with `acl` is another user's, or open to others than our nodes are."""
+        if self.access.acl == "open" or self.access.scheme is not None:
+            return set(acl) != set(self.acl)
+        # By certificate we do not know our own name, only that it is no scheme of others.
+        of_all = {(one.perms, one.id) for one in acl if one.id == ANYONE_ID_UNSAFE}
+        return (
+            of_all != {(one.perms, one.id) for one in self.acl if one.id == ANYONE_ID_UNSAFE} or acl == OPEN_ACL_UNSAFE
+        )
+
+    def outdated(self) -> bool:
+        """Whether the password has changed since the last attempt."""
+        with contextlib.suppress(ConfigError):
+            return self._shown is not None and self.access.password() != self._shown
+        return False
+
+    def select(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `select` for sockets with TLS, made of the one without."""
+
+        def select(rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None) -> Any:
+            waiting = [one for one in rlist if isinstance(one, ssl.SSLSocket) and one.pending()]
+            readable, writable, odd = plain(rlist, wlist, xlist, 0 if waiting else timeout)
+            return [*readable, *(one for one in waiting if one not in readable)], writable, odd
+
+        return select
+
+    # -- words -------------------------------------------------------------------------------------------------------
+
+    def explain(self, error: BaseException, *, session: bool) -> str:
+        """Return why an attempt to connect failed, and what to do. `session`: the server had given one already."""
+        access = self.access
+        tls_error = _tls_error(error)
+        if tls_error is not None:
+            return _of_tls(tls_error)
+        text = str(error) or type(error).__name__
+        if isinstance(error.__context__, TimeoutError):
+            return "it takes connections, and does not answer in time"
+        if isinstance(error, (AuthFailedError, SASLException, SessionClosedRequireSaslError)):
+            if access.scheme is None:
+                return "the server asks every client to log in; set zookeeper.auth"
+            if access.scheme == "digest":
+                return "the server takes no log-in by digest; see zookeeper.auth.scheme"
+            return (
+                f"log-in of {access.identity} refused: wrong user or password (correct zookeeper.auth.user, or "
+                f"{access.password_place}, which is read at each attempt), or the server does not offer DIGEST-MD5 "
+                "(it needs -Dzookeeper.fips-mode=false from 3.9 on)"
+            )
+        if isinstance(error, InvalidACLError):
+            return f"the server knows no users by {access.scheme or 'certificate'}; see zookeeper.auth.scheme and zookeeper.acl"
+        if isinstance(error, NoAuthError):
+            return f"{access.identity} may not use zookeeper.chroot; {self.denied()}"
+        if not session and ("connection broken" in text or "Connection reset" in text):
+            if access.tls is None:
+                return f"{text}: closed before a session was given; if this port is for TLS, set zookeeper.tls"
+            return (
+                f"{text}: closed before a session was given; if certificates are asked for, see zookeeper.tls.cert_file"
+            )
+        return text
+
+    def denied(self) -> str:
+        """Return what to do where nodes may not be used by us."""
+        tls = self.access.tls
+        if self.access.scheme is None and (tls is None or tls.cert is None):
+            return "who made it had logged in; set zookeeper.auth, or free it: docs/security-zookeeper.md"
+        place = "zookeeper.tls.cert_file" if self.access.scheme is None else "zookeeper.auth.user"
+        if self.access.scheme == "digest":  # any password logs in: a wrong one is a stranger
+            place += f" and {self.access.password_place} (a wrong password shows only here; it is read again when it changes)"
+        return f"check {place}, or let it in where another made the nodes: docs/security-zookeeper.md"
+
+
+def _tls_error(error: BaseException | None) -> BaseException | None:
+    """Return what went wrong in TLS, from among an error and those that it was made of."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLWantReadError, ssl.SSLWantWriteError)):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _of_tls(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = error.verify_message.rstrip(".")
+        match error.verify_code:
+            case 10:
+                return f"the server's {why}; it has to be renewed there"
+            case 62 | 64:
+                return f"{why}: name servers in zookeeper.hosts as their certificates do, or have them renewed"
+            case _:
+                return f"the server's certificate is not trusted: {why}; see zookeeper.tls.ca_file"
+    reason = getattr(error, "reason", None) or str(error)
+    if any(alert in reason for alert in _ALERTS):
+        return f"the server refused our certificate ({reason}); see zookeeper.tls.cert_file"
+    if "EOF" in reason or reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+        return f"the server ended the TLS handshake ({reason}); is this its port for TLS (secureClientPort)?"
+    return f"TLS: {reason}"

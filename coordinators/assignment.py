@@ -1,4 +1,4 @@
-"""Who should own how much: pure functions, the same answer on every member that sees the same nodes."""
+"""Who should own how much: pure functions of the nodes."""
 
 from __future__ import annotations
 

@@ -17,20 +17,23 @@ class Member:
     consumer_id: str
     joined: int  # zxid of its first registration: the order of seniority
     topics: tuple[str, ...]
-    #: What its id node says: `type` and the parameters; see `inbound.coordinators.parameters`.
+    #: What its id node says: `type` and the parameters; see `inbound.coordinators.rights`.
     coordinator: Mapping[str, Any] = field(default_factory=lambda: {"type": "dynamic"})
-    #: What its id node says of the subscription that it serves; see `inbound.coordinators.subscriber_status`.
+    #: What its id node says of the subscription that it serves; see `inbound.coordinators.members`.
     subscriber: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class GroupView:
-    """The group as one member saw it at one moment. Members' views may differ for a while; claims settle it."""
+    """The group as one member saw it at one moment.
+
+    Members' views may differ for a while; claims settle it.
+    """
 
     me: str
     members: tuple[Member, ...]  # in no order; without `me` while our own id node is not seen yet
     partitions: Mapping[str, int]  # topic: how many partitions, of the topics that `me` lists
-    owned: frozenset[TopicPartition]  # those with an owner node, whoever's
+    owned: frozenset[TopicPartition]  # those with an owner node, of any member
     mine: frozenset[TopicPartition]
 
     def ranked(self, topics: tuple[str, ...] | list[str]) -> list[Member]:
@@ -57,7 +60,9 @@ class Plan:
 
 
 class ZkCoordinator(ABC):
-    """Decides which partitions of a group this member should own. Derive from it, and write `plan`.
+    """Decides which partitions of a group this member should own.
+
+    Derive from it, and write `plan`.
 
         class OnlyEven(ZkCoordinator):
             def plan(self, view: GroupView) -> Plan:
@@ -72,7 +77,7 @@ class ZkCoordinator(ABC):
     a plan takes no more than it would keep when asked again, and releases only what another member is entitled to.
 
     `plan` runs on the controller's thread, which also keeps the ZooKeeper session alive: it must return within
-    milliseconds. Whatever it raises is reported, and then nothing moves. What it must not do (taking what has an owner,
+    milliseconds. An error is reported, and then nothing moves. What a plan must not do (taking what has an owner,
     releasing what is not ours) is left out and reported.
 
     Set `Options` to a pydantic model to have the configuration's `options` validated before anything starts.

@@ -1,4 +1,4 @@
-"""Somebody else's coordinator, kept within bounds."""
+"""A user's coordinator, kept within bounds."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from inbound.coordinators.base import GroupView, Plan, ZkCoordinator
-from inbound.coordinators.notices import about_group
-from inbound.coordinators.parameters import named
-from inbound.coordinators.rights import TopicRights, portions, rights_of
+from inbound.coordinators.rights import TopicRights, about_group, named, portions, rights_of
 from inbound.topic_partition import TopicPartition
 
 
@@ -33,13 +31,18 @@ class CustomCoordinator(ZkCoordinator):
     def plan(self, view: GroupView) -> Plan:
         gone = sorted(tp for tp in view.mine if tp.topic not in view.partitions)
         if all(m.consumer_id != view.me for m in view.members):
-            return Plan(release=tuple(gone))  # nobody counts with us yet
+            return Plan(release=tuple(gone))  # the others do not see us yet
         rights = rights_of(view)
         try:
             plan, faults = _within_bounds(self._coordinator.plan(view), view)
         except BaseException as error:  # also sys.exit() in it: the controller's thread serves all channels
             share = sum(portion.keep for portion in portions(view.me, rights))
-            return Plan(share=share, notices=(self._failure(error), *about_group(view, rights)))
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            failure = (
+                f"{self.kind}.plan failed: {type(error).__name__}: {error} ({place.filename}:{place.lineno}); nothing is "
+                "taken or released until it returns a plan; correct it"
+            )
+            return Plan(share=share, notices=(failure, *about_group(view, rights)))
         after = (view.mine - set(plan.release)) | set(plan.take)
         notices = [
             *(f"{self.kind}.plan {fault}; that is left out; correct it" for fault in faults),
@@ -50,17 +53,10 @@ class CustomCoordinator(ZkCoordinator):
         release = tuple(dict.fromkeys((*gone, *plan.release)))
         return Plan(plan.take, release, plan.share or len(after), tuple(dict.fromkeys(notices)))
 
-    def _failure(self, error: BaseException) -> str:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        return (
-            f"{self.kind}.plan failed: {type(error).__name__}: {error} ({place.filename}:{place.lineno}); nothing is taken "
-            "or released until it returns a plan; correct it"
-        )
-
     def _beside_its_share(
         self, view: GroupView, rights: Mapping[str, TopicRights], after: Collection[TopicPartition]
     ) -> Iterator[str]:
-        """Yield where others go without because of this plan, or nobody has what is left to this member."""
+        """Yield where others go without because of this plan, or partitions left to this member have no owner."""
         reserved = sorted(tp for tp in after if tp.topic in rights and tp in rights[tp.topic].listed)
         if reserved:
             yield f"{self.kind} keeps {named(reserved)} from the static member that lists them; let its plan release them"

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from inbound.coordinators.assignment import choose, surplus
 from inbound.coordinators.base import GroupView, Plan, ZkCoordinator
-from inbound.coordinators.notices import about_group, short_of_count
-from inbound.coordinators.parameters import FIXED_COUNT
-from inbound.coordinators.rights import rights_of
-from inbound.topic_partition import TopicPartition
+from inbound.coordinators.rights import FIXED_COUNT, Portion, about_group, rights_of, short_of_count, toward
 
 
 class FixedCountCoordinator(ZkCoordinator):
-    """Takes `count` partitions of each topic, any that no static member lists; fewer where there are not enough."""
+    """Takes up to `count` partitions of each topic that no static member lists."""
 
     kind = FIXED_COUNT
 
@@ -27,21 +23,9 @@ class FixedCountCoordinator(ZkCoordinator):
 
     def plan(self, view: GroupView) -> Plan:
         rights = rights_of(view)
-        take: list[TopicPartition] = []
-        release = sorted(tp for tp in view.mine if tp.topic not in view.partitions)
-        total = 0
-        for topic, of in sorted(rights.items()):
-            if view.me not in of.targets:
-                continue  # our id node is not seen yet
-            target = of.targets[view.me]
-            total += target
-            mine = sorted(tp for tp in view.mine if tp.topic == topic)
-            keepable = [tp for tp in mine if tp not in of.listed]
-            release += [tp for tp in mine if tp in of.listed]
-            if len(keepable) > target:
-                release += surplus(keepable, target)
-            else:
-                free = [tp for tp in of.unreserved() if tp not in view.owned and tp not in view.mine]
-                take += choose(free, target - len(keepable), *of.place(view.me))
+        of_topics = [
+            of for _, of in sorted(rights.items()) if view.me in of.targets
+        ]  # none: our id node is not seen yet
+        goals = [Portion((of,), of.targets[view.me]) for of in of_topics]
         notices = (*short_of_count(view.me, rights), *about_group(view, rights))
-        return Plan(tuple(take), tuple(release), total, notices)
+        return toward(view, goals, notices, share=False)

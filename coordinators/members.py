@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from enum import Enum
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
-from inbound.coordinators.base import Member
-from inbound.coordinators.nodes import BadNodeError, MemberInfo, decode_member
+from inbound.coordinators.base import GroupView, Member
+from inbound.coordinators.nodes import BadNodeError, MemberInfo, decode_member, encode_object
 from inbound.coordinators.paths import GroupPaths
-from inbound.coordinators.watch import Watch
+from inbound.coordinators.rights import named
 from inbound.coordinators.zookeeper import (
     MAX_TRANSACTION_BYTES,
     Create,
     Delete,
     Node,
     Op,
-    RefusedError,
     SetData,
+    Watch,
     ZooKeeper,
-    unavailable,
+    accepted,
+    attempted,
 )
-from inbound.errors import ConsumerIdTakenError, InboundError, ZkAmbiguousError
+from inbound.errors import ConsumerIdTakenError, InboundError
 
 log = logging.getLogger(__name__)
 
@@ -33,14 +32,7 @@ MAX_ID_BYTES = MAX_TRANSACTION_BYTES
 
 
 class IdNodeTooLargeError(InboundError):
-    """What an id node is to say does not fit into it; nothing was sent."""
-
-
-class Registration(Enum):
-    """How an attempt to register ended."""
-
-    DONE = "done"
-    OCCUPIED = "occupied"  # another session has the id node; wait for it to go, or take over if it is provably dead
+    """The data of an id node is too large; nothing was sent."""
 
 
 @dataclass
@@ -48,7 +40,7 @@ class Membership:
     """Our id node. Used from the controller's thread only.
 
     The node changes hands only when a process starts. Afterwards, another session in it means that a second live
-    process uses our id: we stop for good instead of taking it back, else the two would evict each other for ever. Unless
+    process uses our id: we stop for good instead of taking it back, else the two would evict each other without end. Unless
     that process is provably dead: it was killed while it took the node over, and its request executed after ours.
     """
 
@@ -61,7 +53,8 @@ class Membership:
     registered: bool = False
     #: Whether the process that a node names is provably dead, though its session may live on.
     owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False
-    admin: str | None = None  # URL of the admin port, where that has moved since `info` was written
+    #: URL of the admin port, where that has moved since `info` was written; the next `publish` writes it. Any thread.
+    admin: str | None = None
     #: Sessions of a process that had our id, and is provably dead although its session still lives.
     dead_sessions: set[int] = field(default_factory=set)
 
@@ -69,44 +62,38 @@ class Membership:
     def path(self) -> str:
         return self.paths.member(self.consumer_id)
 
-    def move_admin(self, url: str) -> None:
-        """Write another URL with the next `publish`. Any thread."""
-        self.admin = url
-
-    async def register(self) -> Registration:
+    async def register(self) -> bool:
         """Write the id node in the current session, keeping the seniority of an earlier one.
+
+        Returns False where another session has it: wait for that to end, and register again.
 
         Raises:
             ConsumerIdTakenError: we were registered, and another live session has the node now.
             IdNodeTooLargeError: the channel lists too many topics.
             TransientError: ZooKeeper did not answer.
         """
-        session = self._session()
+        session = self.zk.session_for(f"registration of {self.consumer_id}")
         self.sessions.add(session)
         node = await self.zk.get(self.path)
         if node is not None and node.stat.ephemeral_owner == session:
             await self._keep(node)
-            return Registration.DONE
+            return True
         ops: list[Op] = [Create(self.path, self._encoded(self.info), ephemeral=True)]
         if node is not None:
             if node.stat.ephemeral_owner not in self.sessions:
                 if not self._is_of_the_dead(node):
                     if self.registered:
                         raise self._taken(node)
-                    return Registration.OCCUPIED
+                    return False
                 self.dead_sessions.add(node.stat.ephemeral_owner)
             ops.insert(0, Delete(self.path))
-        try:
-            await self.zk.transaction(ops)
-        except RefusedError:
-            return Registration.OCCUPIED  # it came, or went, between; the caller looks again
-        except ZkAmbiguousError:
-            pass  # read back below
+        if await attempted(self.zk, ops) is False:
+            return False  # it came, or went, between; the caller looks again
         node = await self.zk.get(self.path)
-        if node is None or node.stat.ephemeral_owner != self._session():
-            return Registration.OCCUPIED
+        if node is None or node.stat.ephemeral_owner != self.zk.session_for(f"registration of {self.consumer_id}"):
+            return False
         await self._keep(node)
-        return Registration.DONE
+        return True
 
     async def check(self) -> bool:
         """Return whether our node is there and ours; False: register again.
@@ -114,7 +101,7 @@ class Membership:
         Raises:
             ConsumerIdTakenError: another live session has it.
         """
-        session = self._session()
+        session = self.zk.session_for(f"registration of {self.consumer_id}")
         node = await self.zk.get(self.path)
         if node is None or node.stat.ephemeral_owner in self.sessions - {session}:
             return False
@@ -137,36 +124,32 @@ class Membership:
             return
         data = self._encoded(info)
         node = await self.zk.get(self.path)
-        if node is None or node.stat.ephemeral_owner != self._session():
+        if node is None or node.stat.ephemeral_owner != self.zk.session_for(f"registration of {self.consumer_id}"):
             return
-        try:
-            await self.zk.transaction([SetData(self.path, data, node.stat.version)])
-        except RefusedError:
-            return  # the node went; registering again writes it
-        self.info = info
+        if await accepted(self.zk, [SetData(self.path, data, node.stat.version)]):  # else registering again writes it
+            self.info = info
 
     async def leaving(self) -> list[Op]:
         """Return what deletes our id node; nothing if it is not ours. From here on we do not count as registered."""
         node = await self.zk.get(self.path)
         self.registered = False
-        ours = node is not None and node.stat.ephemeral_owner == self._session()
+        ours = node is not None and node.stat.ephemeral_owner == self.zk.session_for(
+            f"registration of {self.consumer_id}"
+        )
         return [Delete(self.path)] if ours else []
 
     async def unregister(self) -> None:
         """Delete our id node, if it is ours."""
         ops = await self.leaving()
         if ops:
-            with suppress(RefusedError):  # gone already
-                await self.zk.transaction(ops)
+            await accepted(self.zk, ops)  # refused: it is gone already
 
     async def _keep(self, node: Node) -> None:
         self.registered = True
         if self.info.joined is None:
             # The node says by its own czxid when it was made; written out, the order survives a recreation.
             self.info = replace(self.info, joined=node.stat.czxid)
-            try:
-                await self.zk.transaction([SetData(self.path, self.info.encode(), node.stat.version)])
-            except RefusedError:
+            if not await accepted(self.zk, [SetData(self.path, self.info.encode(), node.stat.version)]):
                 self.info = replace(self.info, joined=None)
 
     def _encoded(self, info: MemberInfo) -> bytes:
@@ -177,12 +160,6 @@ class Membership:
                 "narrow topics_pattern, or spread the topics over several groups"
             )
         return data
-
-    def _session(self) -> int:
-        connection = self.zk.connection
-        if connection is None:
-            raise unavailable(f"registration of {self.consumer_id}")
-        return connection.session.id
 
     def _is_of_the_dead(self, node: Node) -> bool:
         try:
@@ -213,7 +190,10 @@ class _Read:
 
 
 class Members:
-    """The members of a group. Each id node is read again only when its watch has fired. Used by one thread."""
+    """The members of a group.
+
+    Each id node is read again only when its watch has fired. Used by one thread.
+    """
 
     def __init__(self, zk: ZooKeeper, paths: GroupPaths, changed: Callable[[], None]) -> None:
         """`changed` is called, by any thread, when a member comes, goes, or says something else."""
@@ -248,3 +228,94 @@ class Members:
             return None
         joined = info.joined if info.joined is not None else node.stat.czxid
         return Member(name, joined, info.topics, info.coordinator, info.subscriber)
+
+
+#
+# Each member says in its id node which generation it runs and why it does not move, if so. The longest-serving one puts
+# what follows from that into the group's `subscriber` node. Pure, but for the bytes of that node.
+
+Ready = Literal["True", "False", "Unknown"]
+
+#: So many are named in a message; the others are only counted.
+NAMED = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubscriberSaid:
+    """What one member says of the subscription in its id node."""
+
+    uid: str
+    generation: int | None  # None: the configuration counts none, and members compare digests
+    digest: str  # of the options
+    stopped: tuple[str, ...] = ()  # why it does not consume, or some of its partitions not
+    note: str | None = None  # what people should know although it consumes: the subscriber is down
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON takes it, without what is not said."""
+        return {key: value for key, value in asdict(self).items() if value not in (None, ())}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubscriberStatus:
+    """One subscription's condition; names in camel case are Knative's."""
+
+    uid: str
+    observedGeneration: int | None
+    ready: Ready
+    message: str
+
+    def encode(self) -> bytes:
+        return encode_object(asdict(self))
+
+
+def status_of(said: SubscriberSaid, view: GroupView | None, *, connected: bool) -> SubscriberStatus:
+    """Return what follows for the subscription that `said` (our own word) is about.
+
+    `view` is the group as last seen, None where it was not seen yet; its `owned` are the partitions that have an owner.
+    """
+    ready: Ready = "True"
+    if not connected:
+        ready, message = "Unknown", "ZooKeeper does not answer; what holds is known when it is back"
+    elif view is None:
+        ready, message = "Unknown", "not known yet: this process is still joining the group"
+    elif reasons := _reasons(said, view):
+        ready, message = "False", "; ".join(reasons)
+    else:
+        message = "; ".join(_notes(view.members))
+    return SubscriberStatus(uid=said.uid, observedGeneration=said.generation, ready=ready, message=message)
+
+
+def _reasons(said: SubscriberSaid, view: GroupView) -> list[str]:
+    """Return why the group does not consume on all members, all partitions, in the generation that we run."""
+    if not view.members:
+        return ["the group has no member"]
+    reasons = []
+    if not sum(view.partitions.values()):
+        reasons.append("its topic has no partition that Kafka knows of")
+    free = view.free()
+    if free:
+        total = sum(view.partitions.values())
+        reasons.append(f"no owner for {len(free)} of {total} partitions: {named(free, NAMED)}")
+    for member in sorted(view.members, key=lambda m: (m.joined, m.consumer_id)):
+        reasons += _of_member(said, member)
+    return reasons
+
+
+def _of_member(said: SubscriberSaid, member: Member) -> list[str]:
+    theirs = member.subscriber
+    if not isinstance(theirs, Mapping) or "uid" not in theirs:
+        return [f"member {member.consumer_id} does not say which generation it runs; is it of an older version?"]
+    reasons = []
+    if theirs["uid"] != said.uid:
+        reasons.append(f"member {member.consumer_id} serves the subscriber {theirs['uid']}")
+    elif said.generation is not None and theirs.get("generation") != said.generation:
+        reasons.append(f"member {member.consumer_id} is at generation {theirs.get('generation')}")
+    elif said.generation is None and theirs.get("digest") != said.digest:
+        reasons.append(f"member {member.consumer_id} runs other options")
+    stopped = theirs.get("stopped") or ()
+    return reasons + ([f"member {member.consumer_id}: {named(stopped, NAMED)}"] if stopped else [])
+
+
+def _notes(members: Collection[Member]) -> list[str]:
+    notes = (m.subscriber.get("note") for m in members if m.subscriber is not None)
+    return sorted({str(note) for note in notes if note})

@@ -1,16 +1,57 @@
-"""What stands in the nodes. Every JSON node carries the format version `v`; unknown keys of newer versions are kept out
+"""What stands in the nodes.
+
+Every JSON node carries the format version `v`; unknown keys of newer versions are kept out
 of the way, so that neighbouring versions of inbound work in one group."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
+import uuid
+from base64 import urlsafe_b64decode
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from inbound.coordinators.topic_ids import canonical, same_topic
 from inbound.errors import InboundError
 from inbound.topic_partition import MOST_OFFSET
+
+# Kafka gives each topic an id of 16 bytes. kafka-python writes it as a UUID, librdkafka as base64 with `+` and `/`, Java as
+# base64 with `-` and `_`. Earlier releases stored the text of their client, so a node may hold any of these forms.
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{22}(==)?")
+
+
+def canonical(topic_id: str) -> str | None:
+    """Return an id as a UUID; as it stands if its form is unknown; None for the zero id of brokers without ids."""
+    known = _uuid(topic_id)
+    if known is None:
+        return topic_id
+    return str(known) if known.int else None
+
+
+def same_topic(one: str, other: str) -> bool | None:
+    """Return whether two ids name one topic; None: they cannot be compared, as only one is in a form known here.
+
+    Two ids in an unknown form are compared as text.
+    """
+    if one == other:
+        return True
+    a, b = _uuid(one), _uuid(other)
+    if (a is None) != (b is None):
+        return None
+    return a is not None and a == b
+
+
+def _uuid(text: str) -> uuid.UUID | None:
+    if _BASE64.fullmatch(text):
+        return uuid.UUID(bytes=urlsafe_b64decode(text[:22].replace("+", "-").replace("/", "_") + "=="))
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        return None
+
 
 FORMAT = 1
 OPEN = b"open"
@@ -37,14 +78,11 @@ class MemberInfo:
     #: Names the lock file that the process holds for its id, and the machine's boot: who holds the same file now knows
     #: that the process is dead.
     lock: str | None = None
-    #: Which subscription the member serves and how it goes: see `inbound.coordinators.subscriber_status`. None: none.
+    #: Which subscription the member serves and how it goes: see `inbound.coordinators.members`. None: none.
     subscriber: dict[str, Any] | None = None
 
     def encode(self) -> bytes:
-        body = {"v": FORMAT, **asdict(self)}
-        if self.subscriber is None:
-            del body["subscriber"]
-        return json.dumps(body, separators=(",", ":")).encode()
+        return encode_object(asdict(self), "subscriber")
 
 
 def decode_member(path: str, data: bytes) -> MemberInfo:
@@ -54,6 +92,7 @@ def decode_member(path: str, data: bytes) -> MemberInfo:
         BadNodeError: the node is no JSON object of a version we know.
     """
     body = read_object(path, data)
+    subscriber = body.get("subscriber")
     try:
         return MemberInfo(
             host=str(body["host"]),
@@ -64,7 +103,7 @@ def decode_member(path: str, data: bytes) -> MemberInfo:
             joined=_number_or_none(body.get("joined")),
             admin=body.get("admin"),
             lock=body.get("lock"),
-            subscriber=_mapping(body.get("subscriber")),
+            subscriber=subscriber if isinstance(subscriber, dict) else None,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise BadNodeError(
@@ -78,15 +117,15 @@ FORMER_IDS = 8
 
 @dataclass(frozen=True)
 class ResetNote:
-    """What a reset leaves in the epoch node: who claims next tells it to the processor and to the ledger.
+    """A reset's note in the epoch node: the next claimant reports it.
 
-    Claims carry it on until the group's offset has left `new`, so that it is told although the first claimant died.
+    Claims carry it on until the group's offset has left `new`, so that it is reported although the first claimant died.
     """
 
     command: str  # its node's path
     old: int | None  # the group's offset before; None: there was none
     new: int
-    #: The group's offset before all moves since the last commit, so that a proof can tell them from what nobody has noted:
+    #: The group's offset before all moves since the last commit, so that a proof can tell them from moves without a note:
     #: of several it may see the last alone. None: there was none, or that is not known.
     since: int | None = None
     #: A member has claimed the partition, before the moves or since, and committed nothing.
@@ -95,10 +134,10 @@ class ResetNote:
 
 @dataclass(frozen=True)
 class RecreationNote:
-    """What the claim that begins a recreated topic leaves in the epoch node, for as long as nothing is committed.
+    """The note of a topic's recreation in the epoch node, until a commit.
 
-    Its answer can be lost, or its process can die, before log, processor or ledger say that the topic was recreated: the
-    next claim says it then. The id of the deleted topic is the first of `EpochInfo.former`.
+    The claim that begins the topic writes it: its answer can be lost, or its process can die, before log, processor or ledger
+    report the recreation. The next claim reports it then. The id of the deleted topic is the first of `EpochInfo.former`.
     """
 
     old: int | None  # the group's offset in the deleted topic; None: there was none
@@ -106,7 +145,10 @@ class RecreationNote:
 
 @dataclass(frozen=True)
 class EpochInfo:
-    """The data of `epochs/<topic>/<partition>`: who claimed last. The node's *version* is the fencing token."""
+    """The data of `epochs/<topic>/<partition>`: who claimed last.
+
+    The node's *version* is the fencing token.
+    """
 
     consumer: str
     session: int
@@ -177,7 +219,7 @@ class EpochInfo:
         return any(same_topic(known, topic_id) for known in self.former)
 
     def noted(self) -> ResetNote | None:
-        """Return the reset's note as whoever follows in the node is to keep it: claims are told by their session."""
+        """Return the reset's note as the next writer of the node keeps it: a session tells a claim."""
         return self.reset if self.reset is None or not self.session else replace(self.reset, claimed=True)
 
     def moved(self, command: str, old: int | None, new: int) -> ResetNote:
@@ -188,23 +230,17 @@ class EpochInfo:
         return ResetNote(command, old, new, earlier.since, earlier.claimed)
 
     def encode(self) -> bytes:
-        body = {"v": FORMAT, **asdict(self)}
-        for name in ("reset", "leader_epoch", "recreated"):
-            if body[name] is None:
-                del body[name]
-        if not self.claimed:
-            del body["claimed"]
-        return json.dumps(body, separators=(",", ":")).encode()
+        return encode_object(asdict(self), "reset", "leader_epoch", "recreated", "claimed")
 
 
 def decode_epoch(path: str, data: bytes) -> EpochInfo | None:
-    """Read an epoch node; None where nobody has claimed yet."""
+    """Read an epoch node; None where there was no claim yet."""
     if not data:
         return None
     try:
         body = _object(data)
         _refuse_if_newer(path, body)
-        topic_id, former, leader = body.get("topic_id"), body.get("former") or (), body.get("leader_epoch")
+        topic_id, former, recreated = body.get("topic_id"), body.get("former") or (), body.get("recreated")
         return EpochInfo(
             str(body["consumer"]),
             _number(body["session"], -_MOST_NUMBER),
@@ -212,14 +248,14 @@ def decode_epoch(path: str, data: bytes) -> EpochInfo | None:
             None if topic_id is None or not canonical(str(topic_id)) else str(topic_id),
             tuple(map(str, former)),
             _reset_note(body.get("reset")),
-            _number_or_none(leader, MOST_LEADER_EPOCH),
-            _recreation_note(body.get("recreated")),
+            _number_or_none(body.get("leader_epoch"), MOST_LEADER_EPOCH),
+            None if recreated is None else RecreationNote(_number_or_none(recreated["old"], MOST_OFFSET)),
             bool(body.get("claimed")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise BadNodeError(
             f"{path}: holds {data[:40]!r}, not the epoch of an inbound group ({error!r}): another tool, or a hand, has written it; "
-            "leave the node: the next claim writes it anew"
+            "leave the node: the next claim rewrites it"
         ) from None
 
 
@@ -235,7 +271,7 @@ class TopicInfo:
     topic_id: str | None = None
 
     def encode(self) -> bytes:
-        return json.dumps({"v": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
+        return encode_object(asdict(self))
 
 
 def decode_topic(path: str, data: bytes) -> TopicInfo:
@@ -303,14 +339,12 @@ def _text(value: Any) -> str:
     return value
 
 
-def _recreation_note(value: Any) -> RecreationNote | None:
-    if value is None:
-        return None
-    return RecreationNote(_number_or_none(value["old"], MOST_OFFSET))
-
-
-def _mapping(value: Any) -> dict[str, Any] | None:
-    return dict(value) if isinstance(value, dict) else None
+def encode_object(body: Mapping[str, Any], *optional: str) -> bytes:
+    """Return an object as the data of a node; `optional` keys are left out where they are None or False."""
+    kept = {
+        key: value for key, value in body.items() if key not in optional or (value is not None and value is not False)
+    }
+    return json.dumps({"v": FORMAT, **kept}, separators=(",", ":")).encode()
 
 
 def read_object(path: str, data: bytes) -> dict[str, Any]:

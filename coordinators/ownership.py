@@ -1,4 +1,4 @@
-"""Claim, recover, release: the transactions by which a consumer comes to own a partition and gives it up.
+"""Claim, recover, release: the transactions that change who owns a partition.
 
 Reads are hints; only transactions decide. "Ours" means that a node's `ephemeralOwner` is our session, never that the
 consumer id matches. A partition is *held* while its owner node is ours and its epoch has the version that our claim
@@ -11,22 +11,23 @@ import itertools
 import logging
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from enum import Enum
 
-from inbound.coordinators.claim import Claim, Fence, OtherTopicError, Verdict, current
 from inbound.coordinators.nodes import (
     OPEN,
     BadNodeError,
     EpochInfo,
     RecreationNote,
+    ResetNote,
     TopicInfo,
     decode_epoch,
     decode_offset,
     decode_topic,
     encode_offset,
+    same_topic,
 )
 from inbound.coordinators.paths import GroupPaths
-from inbound.coordinators.topic_ids import same_topic
 from inbound.coordinators.zookeeper import (
     MAX_TRANSACTION_OPS,
     Call,
@@ -38,10 +39,91 @@ from inbound.coordinators.zookeeper import (
     RefusedError,
     SetData,
     ZooKeeper,
+    accepted,
     unavailable,
 )
 from inbound.errors import TransientError, ZkAmbiguousError
 from inbound.topic_partition import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Proof that a partition is ours: epoch version and session of our claim.
+
+    The claim's nonce tells our epoch from one of the same number in a node that was deleted and that we made again.
+    """
+
+    epoch: int
+    session: int
+    nonce: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A successful claim."""
+
+    fence: Fence
+    offset: int | None  # the group's commit; None where there is none yet
+    #: Added to the topic after the group had begun: starts at its smallest offset.
+    added_later: bool = False
+    #: The topic that the offset is about.
+    topic_id: str | None = None
+    #: The topic was deleted and recreated: this claim, or one before it after which nothing was committed, has set the
+    #: offset to 0. `old` is the offset before.
+    recreated: bool = False
+    old: int | None = None
+    former: str | None = None  # the id of the deleted topic
+    #: The id that the brokers named, if it cannot be compared with `topic_id`: the offset may be about another topic.
+    unclear: str | None = None
+    #: The reset that has moved the offset to where it still is: nothing was committed since.
+    reset: ResetNote | None = None
+    #: What stands in the epoch node now.
+    info: EpochInfo | None = field(default=None, compare=False)
+
+
+class OtherTopicError(TransientError):
+    """The group's offset is about another topic of this name.
+
+    Either the topic was deleted and recreated, or (`former`) the claimant does not know that yet. Nothing is
+    claimed on such old hearsay: ask the brokers again, and claim with `instead_of`.
+    """
+
+    def __init__(self, tp: TopicPartition, *, found: str, told: str | None, former: bool) -> None:
+        super().__init__(f"{tp}: the group's offset is about topic {found}, the brokers last named {told}")
+        self.found = found
+        self.told = told
+        self.former = former
+
+
+class Verdict(Enum):
+    """What an evaluation found about a partition that we hold, or wanted."""
+
+    HELD = "held"  # ours, under our epoch
+    UNVERIFIED = "unverified"  # neither confirmed nor refuted; look again
+    CLOSED = "closed"  # the gate is closed; look again when it opens
+    LOST = "lost"  # another member's epoch
+    BROKEN = "broken"  # our node, but not our epoch: drop it and claim again
+    REFUSED = "refused"  # ZooKeeper refuses a node of it: access rights, say; look again later
+
+
+def current(fence: Fence, path: str, epoch: Node | None) -> Fence | None:
+    """Return `fence` with the version that the epoch node has now, if the epoch is still that of our claim; else None.
+
+    The nonce tells: the number alone comes again in a node that was deleted and made again, and moves on when we write
+    our own claim again (see `docs/decisions/0014-late-requests.md`). An older version with our nonce is an old view.
+    """
+    if epoch is None:
+        return None
+    if not fence.nonce:
+        return fence if epoch.stat.version == fence.epoch else None
+    try:
+        info = decode_epoch(path, epoch.data)
+    except BadNodeError:
+        return None
+    if info is None or info.nonce != fence.nonce:
+        return None
+    return replace(fence, epoch=max(fence.epoch, epoch.stat.version))
+
 
 log = logging.getLogger(__name__)
 
@@ -112,8 +194,8 @@ class Ownership:
         """Take a partition that has no owner (or whose owner node is a left-over of ours); None if it is not free.
 
         `topic_id` is the topic's as the brokers told us, None where they don't. Where it is not the one that the
-        group's offset is about, the topic was deleted and created anew: then the claim sets the offset to 0, in the same
-        transaction, so it happens once whoever claims when. It does so only for the id `instead_of`: the one that was
+        group's offset is about, the topic was deleted and recreated: then the claim sets the offset to 0, in the same
+        transaction, so it happens once, for all claimants. It does so only for the id `instead_of`: the one that was
         found before the brokers were asked again. What was heard earlier could be older than what the group knows.
         Where the two ids cannot be compared, the claim changes neither id nor offset, and says so (`Claim.unclear`).
 
@@ -125,9 +207,9 @@ class Ownership:
         Raises:
             OtherTopicError: the topic's id is neither the one that the group's offset is about nor `instead_of`.
             TransientError: no usable answer; whether it is ours is for the next evaluation to find out.
-            BadNodeError: a node holds what it must not.
+            BadNodeError: a node holds something else.
         """
-        session = self._session(f"claim of {tp}")
+        session = self.zk.session_for(f"claim of {tp}")
         epoch_path, owner_path, offset_path = self.paths.epoch(*tp), self.paths.owner(*tp), self.paths.offset(*tp)
         gate, member, epoch, owner = await self._look(tp)
         if gate is None or gate.data != OPEN or member is None:
@@ -165,20 +247,21 @@ class Ownership:
             self._look_for_missing(tp.topic, refused)
             return None
         except ZkAmbiguousError:
-            if not await self._claim_landed(tp, info):
+            landed = await self.zk.get(epoch_path)
+            if landed is None or decode_epoch(epoch_path, landed.data) != info:
                 raise  # not yet: it may execute as long as the session lives
         node = await self.zk.get(offset_path)
-        if self._session(f"claim of {tp}") != session:
+        if self.zk.session_for(f"claim of {tp}") != session:
             raise unavailable(f"claim of {tp}")  # the session changed between: the owner node went with it
         offset = decode_offset(offset_path, node.data if node else b"")
         known, _ = self._known.get(tp.topic, (TopicInfo(1 << 31), 0))
         fence = Fence(epoch.stat.version + 1, session, info.nonce)
         self._unanswered.pop(tp, None)  # it checks an epoch that is over now
         told = info if info.noted_offset == offset else info.without_notes()
-        anew, former_id = told.recreated, next(iter(info.former), None)
+        recreation, former_id = told.recreated, next(iter(info.former), None)
         return Claim(
-            fence, offset, tp.partition >= known.partitions, info.topic_id, anew is not None, anew.old if anew else None,
-            former_id if anew else None, unclear, told.reset, info,
+            fence, offset, tp.partition >= known.partitions, info.topic_id, recreation is not None,
+            recreation.old if recreation else None, former_id if recreation else None, unclear, told.reset, info,
         )  # fmt: skip
 
     async def recover(self, tp: TopicPartition, fence: Fence) -> tuple[Verdict, Fence]:
@@ -187,7 +270,7 @@ class Ownership:
         Only once the server has declared the fence's session expired. While that session may still live, a commit of
         it may be on its way, and could land after a newer one of ours under the same epoch.
         """
-        session = self._session(f"recovery of {tp}")
+        session = self.zk.session_for(f"recovery of {tp}")
         gate = await self.zk.get(self.paths.gate(tp.topic))
         if gate is None:
             self._missing(tp.topic, self.paths.gate(tp.topic))
@@ -213,7 +296,7 @@ class Ownership:
 
     async def verify(self, tp: TopicPartition, fence: Fence) -> tuple[Verdict, Fence]:
         """Find out whether a partition is held under `fence`, in the order gate, id node, epoch, owner."""
-        session = self._session(f"check of {tp}")
+        session = self.zk.session_for(f"check of {tp}")
         gate, member, epoch, owner = await self._look(tp)
         now = current(fence, self.paths.epoch(*tp), epoch)
         if now is None:
@@ -237,7 +320,7 @@ class Ownership:
         Raises:
             TransientError: no answer; ask again, with the same offset.
         """
-        self._session(f"release of {tp}")
+        self.zk.session_for(f"release of {tp}")
         guard = await self._guard_of_release(tp, fence)
         if guard is None:
             return None  # not ours any more
@@ -281,32 +364,28 @@ class Ownership:
         """Return what keeps a release from hitting a stranger: the check of the epoch; None if that is another's.
 
         After a recovery without an answer the epoch is moved instead. Else that recovery could still execute after this
-        release, and leave an owner node of ours that nobody knows of.
+        release, and leave an owner node of ours under which nothing is held.
         """
         path = self.paths.epoch(*tp)
-        if self._unanswered.get(tp) != self._session(f"release of {tp}"):
+        if self._unanswered.get(tp) != self.zk.session_for(f"release of {tp}"):
             return Check(path, fence.epoch)
         epoch = await self.zk.get(path)
         if epoch is None or current(fence, path, epoch) is None:
             return None
         return SetData(path, epoch.data, epoch.stat.version)
 
-    async def drop(self, tp: TopicPartition, fence: Fence) -> None:
-        """Give a partition up without a commit, if the owner node is ours at all."""
-        await self.release(tp, fence, None)
-
     async def clear(self, tp: TopicPartition, dead_sessions: Collection[int] = ()) -> None:
         """Delete an owner node of ours, or of one of `dead_sessions`, under which nothing is held: others wait for it.
 
         The epoch is checked. A request of this kind that executes late would else delete the node of our next claim. It is
-        moved on where something that nobody knows of could still execute: a commit of the dead process, or a recovery of
+        moved on where an unanswered request could still execute: a commit of the dead process, or a recovery of
         ours without an answer.
 
         Raises:
             RefusedError: the epoch moved, or the node went, just now; look again.
             TransientError: no answer; ask again.
         """
-        session = self._session(f"removal of the owner node of {tp}")
+        session = self.zk.session_for(f"removal of the owner node of {tp}")
         epoch_path, owner_path = self.paths.epoch(*tp), self.paths.owner(*tp)
         # The owner last: what is ours then was not claimed under a later epoch than the one that is checked.
         asked = self.zk.get(epoch_path), self.zk.get(owner_path)
@@ -352,11 +431,11 @@ class Ownership:
             self._missing(topic, refused.op.path)
 
     def _missing(self, topic: str, path: str) -> None:
-        """Let the next `ensure` make again what somebody has deleted."""
+        """Let the next `ensure` make deleted nodes again."""
         if self._known.pop(topic, None) is not None:
             log.error(
-                "%s is gone, or its parent: somebody deleted it. It is made again; the partitions concerned are claimed "
-                "anew and go on at their last commit. Delete no nodes of a group that has members",
+                "%s is gone, or its parent: it was deleted. It is made again; the partitions concerned are claimed "
+                "again and go on at their last commit. Delete no nodes of a group that has members",
                 path,
             )
 
@@ -373,7 +452,7 @@ class Ownership:
         try:
             return decode_epoch(path, epoch.data) or EpochInfo("", 0, "")
         except BadNodeError as error:
-            log.warning("%s; claimed all the same, what it held is overwritten", error)
+            log.warning("%s; claimed all the same; the claim overwrites its content", error)
             return EpochInfo("", 0, "")
 
     async def _leader_epoch(self, tp: TopicPartition, before: EpochInfo, *, fresh: bool) -> int | None:
@@ -385,22 +464,12 @@ class Ownership:
         return 0 if fresh and (node is None or not node.data.strip()) else before.leader_epoch
 
     async def _stands_at(self, tp: TopicPartition, offset: int | None) -> bool:
-        """Whether the group's offset is `offset`: a hint, for somebody who commits may come before our claim."""
+        """Whether the group's offset is `offset`: a hint, for a commit may come before our claim."""
         if offset is None:
             return False
         path = self.paths.offset(*tp)
         node = await self.zk.get(path)
         return node is not None and decode_offset(path, node.data) == offset
-
-    def _session(self, what: str) -> int:
-        connection = self.zk.connection
-        if connection is None:
-            raise unavailable(what)
-        return connection.session.id
-
-    async def _claim_landed(self, tp: TopicPartition, info: EpochInfo) -> bool:
-        epoch = await self.zk.get(self.paths.epoch(*tp))
-        return epoch is not None and decode_epoch(self.paths.epoch(*tp), epoch.data) == info
 
     async def _commit_alone(self, tp: TopicPartition, fence: Fence, offset: int) -> int | None:
         path = self.paths.offset(*tp)
@@ -426,8 +495,6 @@ class Ownership:
 
     async def _create_all(self, ops: list[Create]) -> None:
         """Create all of `ops`; where another member is doing the same, one at a time."""
-        try:
-            await self.zk.transaction(ops)
-        except RefusedError:
+        if not await accepted(self.zk, ops):
             for op in ops:
                 await self._create_if_absent(op)

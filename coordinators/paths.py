@@ -1,4 +1,7 @@
-"""The only place where znode paths exist. Layout as Jetstream and Kafka 0.8 had it, so that old tools read it."""
+"""The only place where znode paths exist.
+
+Layout as Jetstream and Kafka 0.8 had it, so that old tools read it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def path_part(name: str, what: str) -> str:
 
 
 class GroupPaths:
-    """The nodes of one consumer group, under an optional chroot (handled by the client)."""
+    """The nodes of one consumer group; the client adds the chroot."""
 
     #: The folder with a child for each group.
     GROUPS = "/consumers"
@@ -91,11 +94,11 @@ class GroupPaths:
 
 
 class CommandPaths:
-    """The nodes of commands that are carried out whoever lives: resets of offsets."""
+    """The nodes of resets of offsets, which any live process carries out."""
 
     #: One child for each reset; its name is never used again.
     RESETS = "/inbound/commands/reset-offset"
-    #: Names that were used by whoever derives them from something that lasts, such as a manifest's content. They stay when
+    #: Used names that derive from something that lasts, such as a manifest's content. They stay when
     #: the command itself is cleared away: the manifest may lie in its folder for years.
     USED_NAMES = "/inbound/commands/reset-offset-names"
 

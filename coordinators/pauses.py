@@ -1,47 +1,48 @@
-"""Pauses of a group, and the wish for a rebalance: what stands in ZooKeeper, how it is written, how a member follows it.
+"""Pauses of a group and requests for a rebalance, as nodes.
 
     /consumers/<group>/pauses/<holder>                  the whole group is paused
     /consumers/<group>/pauses/<holder>@<consumer id>    one member is
-    /consumers/<group>/rebalance                        written anew when everybody is to look at once
+    /consumers/<group>/rebalance                        rewritten when every member is to evaluate at once
 
-A holder is whoever paused: the operator, or a reset. Each holds pauses of its own, and a member reads again only when
+A holder is the operator or a reset. Each holds its own pauses, and a member reads again only when
 none is left that is about it. The nodes are persistent: a pause outlives every process.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from inbound.coordinators.nodes import FORMAT
+from inbound.coordinators.nodes import encode_object
 from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.paths import GroupPaths
-from inbound.coordinators.watch import Watch
 from inbound.coordinators.zookeeper import (
+    ATTEMPTS,
     MAX_TRANSACTION_OPS,
     Create,
     Delete,
-    Op,
-    RefusedError,
     SetData,
+    Watch,
     ZooKeeper,
+    attempted,
     unavailable,
+    undecided,
 )
-from inbound.errors import ZkAmbiguousError, ZkUnavailableError
-from inbound.printable import printable
+from inbound.runtime.text import printable
 
 #: Who pauses by command.
 OPERATOR = "operator"
 #: What people wrote is cut after so many characters.
 LONGEST_TEXT = 200
-#: How often a change is tried while others change the same nodes, or answers are lost.
-ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
 class Pause:
-    """One pause. `since` and `by` are for people, and empty where a node does not say them."""
+    """One pause.
+
+    `since` and `by` are for people, and empty where a node does not say them.
+    """
 
     holder: str
     consumer: str | None = None  # None: the whole group
@@ -50,8 +51,7 @@ class Pause:
     reason: str | None = None
 
     def encode(self) -> bytes:
-        body = {"v": FORMAT, "since": self.since, "by": self.by, "reason": self.reason}
-        return json.dumps(body, separators=(",", ":")).encode()
+        return encode_object({"since": self.since, "by": self.by, "reason": self.reason})
 
     def concerns(self, consumer_id: str) -> bool:
         """Whether a member reads nothing because of it."""
@@ -96,7 +96,7 @@ def one_line(text: str) -> str:
 
 
 class PauseReader:
-    """How one member follows the pauses of its group, and hears that it is to rebalance. Controller's thread.
+    """Follows a group's pauses and requests for a rebalance. Controller's thread.
 
     A look costs one list of children, and one read for each pause that concerns the member.
     """
@@ -163,8 +163,8 @@ async def pause(zk: ZooKeeper, group: str, wanted: Pause) -> Pause | None:
         node = await zk.get(path)
         if node is not None:  # the time and the author tell ours from another's
             return None if node.data == mine else decode_pause(path.rsplit("/", 1)[1], node.data)
-        await _tried(zk, [Create(path, mine)])  # done, refused or unknown: the node says which
-    raise _undecided(path)
+        await attempted(zk, [Create(path, mine)])  # done, refused or unknown: the node says which
+    raise undecided(path)
 
 
 async def resume(zk: ZooKeeper, group: str, holder: str, consumer: str | None = None) -> list[Pause]:
@@ -182,13 +182,13 @@ async def resume(zk: ZooKeeper, group: str, holder: str, consumer: str | None = 
         done = True
         for start in range(0, len(mine), MAX_TRANSACTION_OPS):
             some = mine[start : start + MAX_TRANSACTION_OPS]
-            answer = await _tried(zk, [Delete(paths.pause(p.holder, p.consumer)) for p in some])
+            answer = await attempted(zk, [Delete(paths.pause(p.holder, p.consumer)) for p in some])
             if answer is not False:  # an answer that was lost is looked up in the next round
                 ended |= dict.fromkeys(some)
             done &= answer is True
         if done:
             return list(ended)
-    raise _undecided(paths.pauses)
+    raise undecided(paths.pauses)
 
 
 async def ask_rebalance(zk: ZooKeeper, group: str, wish: Pause) -> None:
@@ -200,28 +200,11 @@ async def ask_rebalance(zk: ZooKeeper, group: str, wish: Pause) -> None:
     paths = GroupPaths(group)
     await Ownership(zk, group, wish.holder).ensure_group()
     for _ in range(ATTEMPTS):
-        if await _tried(zk, [SetData(paths.rebalance, wish.encode())]):
+        if await attempted(zk, [SetData(paths.rebalance, wish.encode())]):
             return
-    raise _undecided(paths.rebalance)
+    raise undecided(paths.rebalance)
 
 
 async def members_alive(zk: ZooKeeper, paths: GroupPaths) -> list[str]:
     """Return the consumer ids that are registered now."""
     return sorted(await zk.children(paths.ids) or ())
-
-
-async def _tried(zk: ZooKeeper, ops: Iterable[Op]) -> bool | None:
-    """Try a transaction. Returns whether it was done; None where nobody knows."""
-    try:
-        await zk.transaction(list(ops))
-    except RefusedError:
-        return False  # others changed the same nodes; the caller looks again
-    except ZkAmbiguousError:
-        return None
-    return True
-
-
-def _undecided(path: str) -> ZkUnavailableError:
-    return ZkUnavailableError(
-        f"ZooKeeper: {path} could not be changed in {ATTEMPTS} attempts: others change it, or answers are lost; try again"
-    )

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from inbound.coordinators.base import GroupView, Plan, ZkCoordinator
-from inbound.coordinators.notices import about_group, contested, missing
-from inbound.coordinators.parameters import STATIC, listed_by
-from inbound.coordinators.rights import rights_of
+from inbound.coordinators.rights import STATIC, about_group, contested, listed_by, missing, rights_of
 
 
 class StaticCoordinator(ZkCoordinator):
-    """Takes the listed partitions that exist. Everybody else gives them up for as long as this member lives.
+    """Takes the listed partitions that exist.
+
+    Everybody else gives them up for as long as this member lives.
 
     Where another live static member lists the same partition, the first claim wins: neither gives it up.
     """

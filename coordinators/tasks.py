@@ -1,4 +1,4 @@
-"""A very small scheduler for coroutines that await ZooKeeper answers, on a clock that is passed in.
+"""A small scheduler for coroutines that await ZooKeeper's answers.
 
 Not asyncio: the simulator must own the order of every step and the time, and production needs one thread only.
 """
@@ -50,7 +50,7 @@ class Tasks:
         self._closed = False
 
     def spawn(self, coroutine: Coroutine[Call[Any], None, T], name: str) -> Call[T]:
-        """Start `coroutine` with the next `step`; the Call completes with what it returns or raises. Any thread.
+        """Start `coroutine` with the next `step`; the Call completes with its result or error. Any thread.
 
         After `close` nothing is started: the Call has failed, as those that were running then.
         """
@@ -95,7 +95,7 @@ class Tasks:
         return [results[index].result() for index in sorted(results)]
 
     def step(self) -> float | None:
-        """Run whatever can run. Returns the clock time of the next deadline, or None."""
+        """Run every task that can run. Returns the clock time of the next deadline, or None."""
         while True:
             self._expire()
             with self._lock:
@@ -166,7 +166,7 @@ class Tasks:
 
 
 async def _settled(call: Call[Any]) -> None:
-    """Await the end of `call`, whatever it is."""
+    """Await the end of `call`, without its result."""
     done: Call[None] = Call(call.what)
     call.when_done(lambda: done.succeed(None))
     await done

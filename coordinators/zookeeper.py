@@ -1,4 +1,4 @@
-"""ZooKeeper as the coordination code sees it: requests that answer later, and a session that can be doubted.
+"""The interface to ZooKeeper: requests that answer later, a session with doubt.
 
 The real client is `inbound.controller.kazoo_zk.KazooZooKeeper`, the fake one `inbound.testing.FakeZooKeeper`. Both are
 used without ever blocking: a request returns a `Call`, and coroutines run by `Tasks` await it. That is what lets a
@@ -11,8 +11,9 @@ import inspect
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from inbound.clock import Clock
@@ -24,6 +25,10 @@ T = TypeVar("T")
 #: (jute.maxbuffer), which then looks like an ambiguous answer.
 MAX_TRANSACTION_OPS = 1000
 MAX_TRANSACTION_BYTES = 512 * 1024
+#: How often a change is tried while others change the same node, or answers are lost.
+ATTEMPTS = 5
+#: So many requests are in flight at once: a server answers them in one go, and other clients have their turns.
+AT_ONCE = 300
 
 
 class Stat(NamedTuple):
@@ -61,7 +66,7 @@ class SetData(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Delete a node; refused where its version is another one (-1: any), or where it has children."""
+    """Delete a node without children; refused in another version (-1: any)."""
 
     path: str
     version: int = -1
@@ -78,7 +83,10 @@ Op = Create | SetData | Delete | Check
 
 
 class RefusedError(InboundError):
-    """ZooKeeper refused a transaction as a whole: nothing of it was done. `index` is the operation to blame."""
+    """ZooKeeper refused a transaction as a whole: nothing of it was done.
+
+    `index` is the operation to blame.
+    """
 
     def __init__(self, index: int, op: Op, reason: str) -> None:
         super().__init__(f"{op.path}: {type(op).__name__.lower()} refused: {reason}")
@@ -95,14 +103,17 @@ class Session(NamedTuple):
 
 
 class Connection(NamedTuple):
-    """A session on a live connection. `generation` counts connections: watches do not outlive theirs."""
+    """A session on a live connection.
+
+    `generation` counts connections: watches do not outlive theirs.
+    """
 
     generation: int
     session: Session
 
 
 class Call(Generic[T]):
-    """The answer to one request: completed once, by any thread; awaited by any number of tasks."""
+    """The answer to one request: completed once, awaited by any tasks."""
 
     __slots__ = ("_callbacks", "_error", "_lock", "_value", "deadline", "done", "sent_in", "what")
 
@@ -170,7 +181,9 @@ class Contact:
 
 
 class ZooKeeper(ABC):
-    """A connection to ZooKeeper for one process. Every method may be called from any thread and returns at once.
+    """A connection to ZooKeeper for one process.
+
+    Every method may be called from any thread and returns at once.
 
     A request made while there is no connection fails with ZkUnavailableError (it was never sent). One whose answer is
     lost, or late, fails with ZkAmbiguousError. A transaction fails with RefusedError where a node is not as it expects it,
@@ -181,11 +194,11 @@ class ZooKeeper(ABC):
     #: What messages call it.
     where = "ZooKeeper"
 
-    def __init__(self, clock: Clock, call_timeout: float) -> None:
+    def __init__(self, clock: Clock, call_timeout: float, on_change: Callable[[], None] = lambda: None) -> None:
         self.clock = clock
         self.call_timeout = call_timeout
         #: Called, on any thread, whenever the connection changed.
-        self.on_change: Callable[[], None] = lambda: None
+        self.on_change = on_change
         self._contact = Contact(Session(0, 0.0), float("-inf"))
         self._contact_lock = threading.Lock()
 
@@ -217,7 +230,14 @@ class ZooKeeper(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End the session in good order (its ephemeral nodes go at once) and free everything."""
+        """End the session gracefully (its ephemeral nodes go at once) and free everything."""
+
+    def session_for(self, what: str) -> int:
+        """Return the session that we are connected in, for `what`. Raises ZkUnavailableError: there is no connection."""
+        connection = self.connection
+        if connection is None:
+            raise unavailable(what)
+        return connection.session.id
 
     # -- doubt -------------------------------------------------------------------------------------------------------
 
@@ -235,7 +255,7 @@ class ZooKeeper(ABC):
         """Return the time on the clock from which `session` may have expired; -inf where nothing is known.
 
         Two thirds of the negotiated time after the last answered request was sent; the rest is the margin for the
-        hand-out that follows a check.
+        delivery that follows a check.
         """
         contact = self._contact
         return contact.sent_at + contact.session.timeout * 2 / 3 if contact.session.id == session else float("-inf")
@@ -278,9 +298,42 @@ def loosely(watch: Callable[[], None]) -> Callable[[], None]:
     """Return what calls `watch`, and does not keep the object alive whose method it is; of one method, equals.
 
     A client keeps a watch until its node changes, which most never do; a channel that was closed long ago would be kept
-    with it, and all that it has read. Whoever sets a watch on a method keeps its object for as long as it listens.
+    with it, and all that it has read. Keep the object of a watching method for as long as it is to be called.
     """
     return _Loose(watch) if inspect.ismethod(watch) else watch
+
+
+async def accepted(zk: ZooKeeper, ops: Iterable[Op]) -> bool:
+    """Do a transaction. Returns False where ZooKeeper refused it: nothing of it was done then."""
+    try:
+        await zk.transaction(list(ops))
+    except RefusedError:
+        return False
+    return True
+
+
+async def get_all(zk: ZooKeeper, paths: Iterable[str], at_once: int = AT_ONCE) -> list[Node | None]:
+    """Read nodes, `at_once` in a round trip; return them in the order of `paths`."""
+    wanted, found = list(paths), list[Node | None]()
+    for start in range(0, len(wanted), at_once):
+        calls = [zk.get(path) for path in wanted[start : start + at_once]]
+        found += [await call for call in calls]
+    return found
+
+
+async def attempted(zk: ZooKeeper, ops: Iterable[Op]) -> bool | None:
+    """Do a transaction. Returns whether ZooKeeper accepted it; None where the answer was lost."""
+    try:
+        return await accepted(zk, ops)
+    except ZkAmbiguousError:
+        return None
+
+
+def undecided(path: str) -> ZkUnavailableError:
+    """Return the error for a change that was refused or not answered `ATTEMPTS` times."""
+    return ZkUnavailableError(
+        f"ZooKeeper: {path} could not be changed in {ATTEMPTS} attempts: others change it, or answers are lost; try again"
+    )
 
 
 def unavailable(what: str) -> ZkUnavailableError:
@@ -291,3 +344,57 @@ def unavailable(what: str) -> ZkUnavailableError:
 def ambiguous(what: str, why: str) -> ZkAmbiguousError:
     """Return the error for a request whose answer did not come."""
     return ZkAmbiguousError(f"ZooKeeper: {what} may or may not have executed: {why}; the node is read back")
+
+
+# -- watches -----------------------------------------------------------------------------------------------------------
+
+
+class Watch:
+    """Reads a node or its children, and sets a watch unless one stands.
+
+    The client keeps each watch until it fires, and most nodes never change: a new one with each look would pile up. Read
+    by one thread, fired by any. `_set_in` is the connection that it was set on; watches do not outlive theirs.
+    """
+
+    __slots__ = ("__weakref__", "_changed", "_set_in")
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        """`changed` is called, by any thread, when what was read is not as it was any more."""
+        self._changed = changed
+        self._set_in = 0
+
+    def stands(self, zk: ZooKeeper) -> bool:
+        """Whether it is set on this connection, and nothing has changed since."""
+        connection = zk.connection
+        return connection is not None and self._set_in == connection.generation
+
+    def get(self, zk: ZooKeeper, path: str) -> Call[Node | None]:
+        """Read a node, present or absent; see `ZooKeeper.get`."""
+        return self._read(zk, zk.get, path)
+
+    def children(self, zk: ZooKeeper, path: str) -> Call[list[str] | None]:
+        """List a node's children; see `ZooKeeper.children`. On an absent node no watch is set."""
+        return self._read(zk, zk.children, path, absent=False)
+
+    def forget(self) -> None:
+        """What was read last is not taken over: the next read sets it again."""
+        self._set_in = 0
+
+    def fired(self) -> None:
+        """Something has changed. Any thread."""
+        self._set_in = 0
+        self._changed()
+
+    def _read(self, zk: ZooKeeper, read: Callable[..., Call[T]], path: str, *, absent: bool = True) -> Call[T]:
+        connection = zk.connection
+        if connection is None or self._set_in == connection.generation:
+            return read(path)
+        self._set_in = connection.generation
+        call = read(path, self.fired)
+        call.when_done(partial(self._answered, call, connection.generation, absent))
+        return call
+
+    def _answered(self, call: Call[Any], generation: int, absent: bool) -> None:
+        """Any thread. Without an answer it is not known whether the watch was set; on an absent node a list sets none."""
+        if (call.failed or (not absent and call.result() is None)) and self._set_in == generation:
+            self._set_in = 0

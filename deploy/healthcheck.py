@@ -17,9 +17,9 @@ TIMEOUT_S = 4.0
 
 
 def main() -> int:
-    # It asks itself: whoever could answer in its place is in the container already.
+    # It asks its own process: an impostor would be in the container already.
     context = ssl._create_unverified_context() if URL.startswith("https:") else None  # noqa: S323
-    # No proxy stands between a container and itself, whatever the environment says.
+    # No proxy stands between a container and itself, under any environment.
     opener = urllib.request.build_opener(
         urllib.request.ProxyHandler({}), *([urllib.request.HTTPSHandler(context=context)] if context else [])
     )

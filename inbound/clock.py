@@ -40,7 +40,7 @@ class SystemClock(Clock):
     """The machine's clock.
 
     `CLOCK_BOOTTIME` runs on through suspend. With `CLOCK_MONOTONIC` a laptop that slept past its ZooKeeper session
-    would wake believing that its session is fresh, and hand out a batch as a zombie.
+    would wake believing that its session is fresh, and deliver a batch as a zombie.
     """
 
     # Not methods: a step of the interpreter each would double what they cost, and a batch takes the time ten times.

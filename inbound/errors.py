@@ -2,7 +2,7 @@
 
     InboundError
     ├── ConfigError                     you: the configuration or a plugin is wrong (exit 2)
-    ├── TransientError                  nobody: inbound retries by itself
+    ├── TransientError                  inbound: it retries
     │   ├── ZkUnavailableError          no usable ZooKeeper connection; the request did not execute
     │   ├── ZkAmbiguousError            the answer was lost; the request may or may not have executed
     │   └── BrokerUnavailableError      Kafka does not answer
@@ -70,7 +70,7 @@ class BrokerUnavailableError(TransientError):
 
 
 class BrokerRefusedError(BrokerUnavailableError):
-    """A broker does not let us in, or we do not trust it. Tried again, for what lets us in can be corrected meanwhile."""
+    """A broker does not let us in, or we do not trust it. Tried again: credentials can be corrected while it runs."""
 
 
 class PartitionError(InboundError):

@@ -31,7 +31,7 @@ class Account:
     """What became of every offset."""
 
     lost: dict[int, list[int]]  # partition: offsets nobody was handed
-    repeated: dict[int, list[int]]  # partition: offsets handed out more than once
+    repeated: dict[int, list[int]]  # partition: offsets delivered more than once
     seen: int
 
     @property
@@ -110,7 +110,7 @@ class Books:
                     yield line.split()
 
     def seen(self, name: int | str | None = None) -> Counter[tuple[int, int]]:
-        """Return how often each (partition, offset) was handed out, to anybody or to one process."""
+        """Return how often each (partition, offset) was delivered, to anybody or to one process."""
         return Counter((int(partition), int(offset)) for _, partition, offset in self.journal(b"R ", name))
 
     def batches(self, name: int | str | None = None) -> list[Handed]:
@@ -157,7 +157,7 @@ class Books:
     def wait_read(self, seconds: float = 60.0) -> None:
         """Wait until something of every partition is committed, after a load was started for those who own them.
 
-        An owner node stands before its owner knows: who loses the answer to its claim claims anew. So `all_owned` alone
+        An owner node stands before its owner knows: who loses the answer to its claim claims again. So `all_owned` alone
         does not yet mean that the claims which can be seen are the ones that last.
         """
         until(
@@ -167,9 +167,9 @@ class Books:
         )
 
     def wait_more(self, records: int = 100) -> None:
-        """Wait until so many more records than now are handed out: the group goes on under its load."""
+        """Wait until so many more records than now are delivered: the group goes on under its load."""
         before = sum(self.seen().values())
-        until(lambda: sum(self.seen().values()) >= before + records, 60, f"{records} more records are handed out")
+        until(lambda: sum(self.seen().values()) >= before + records, 60, f"{records} more records are delivered")
 
     def offset(self, partition: int) -> int | None:
         """Return the group's offset as it stands in ZooKeeper."""
@@ -201,7 +201,7 @@ class Books:
         """Whether every partition has an owner, and so many members own their shares, which differ by one at most.
 
         While a member takes over its share one by one, all may be owned in between with some members above theirs: who
-        notes owners or claims then, or stops somebody, is overtaken by the rest of the handing over.
+        notes owners or claims then, or stops a member, comes after the rest of the move.
         """
         return self._shared_out(self.owners(), members)
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from inbound.cli.places import jar_cache
+from inbound.cli.shared.files import jar_cache
 from inbound.embedded import EmbeddedCluster
 from inbound.embedded.pytest_plugin import cluster_factory, embedded_cluster
-from integration.browser import browser, chromium
-from integration.dispatching import Dispatching, MakeScene
+from integration.admin.browser import browser, chromium
 from integration.harness import Scenes, serve_again
-from integration.sink import Sink
-from integration.spark_stage import spark
-from integration.upgrading import mixed_scene, releases
+from integration.process.upgrading import mixed_scene, releases
+from integration.processors.dispatch.dispatching import Dispatching, MakeScene
+from integration.processors.sink import Sink
+from integration.spark.spark_stage import spark
 
 __all__ = [
     "browser",

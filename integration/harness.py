@@ -19,13 +19,13 @@ import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 from kazoo.client import KazooClient
 
-from inbound.cli.proof_text import shown
+from inbound.cli.shared.proof_text import shown
 from inbound.embedded import EmbeddedCluster
-from inbound.embedded.java import check_java
+from inbound.embedded.jars import check_java
 from inbound.proof.model import Proof, Verdict
 from integration.books import Account, Books
-from integration.proving import disagreements, proof_of
-from tests.more_jars import fetch_tools
+from integration.demo.proving import disagreements, proof_of
+from tests.embedded.more_jars import fetch_tools
 from tests.waiting import patient, until
 
 __all__ = ["GROUP", "PLUGINS", "STEADY", "TOPIC", "Account", "Scene", "Scenes", "both_clients"]
@@ -192,7 +192,7 @@ class Scene(Books):
         return pids == {process.pid for process in running} and self._shared_out(owners, len(running))
 
     def close(self) -> None:
-        """End whatever still runs."""
+        """End all that still runs."""
         self._stop_load.set()
         for process in self.processes:
             if process.poll() is None:

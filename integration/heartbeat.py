@@ -1,4 +1,4 @@
-"""How long the machine itself stood still: what a bound in seconds may be extended by, and by nothing else."""
+"""How long the machine itself was frozen: what a bound in seconds may be extended by, and by nothing else."""
 
 from __future__ import annotations
 

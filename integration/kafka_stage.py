@@ -16,10 +16,10 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from inbound.embedded import EmbeddedCluster
 from inbound.kafka.base import LogClient
-from inbound.kafka.confluent import ConfluentClient
-from inbound.kafka.kafka_python import KafkaPythonClient
+from inbound.kafka.confluent.client import ConfluentClient
+from inbound.kafka.python.client import KafkaPythonClient
 from inbound.topic_partition import TopicPartition
-from tests.log_client_stage import Parts, Stage
+from tests.kafka.log_client_stage import Parts, Stage
 from tests.waiting import Deadline
 
 Make = Callable[[str, int], LogClient]  # of the servers and the most records of a poll

@@ -92,7 +92,7 @@ class Proxy:
                 server.sendall(data) if data else server.shutdown(socket.SHUT_WR)
             except OSError:
                 break
-        # Not closed here: a server that still answers must find somebody who reads, or it would get a reset.
+        # Not closed here: a server that still answers must find a reader, or it would get a reset.
 
     def _answers(self, server: socket.socket, client: socket.socket) -> None:
         while True:

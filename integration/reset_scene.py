@@ -1,4 +1,4 @@
-"""A group whose offsets are reset, an operator, and an account of what was handed out that does not ask inbound."""
+"""A group whose offsets are reset, an operator, and an account of what was delivered that does not ask inbound."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
-from inbound.cli.zookeeper import with_tasks, with_zookeeper
+from inbound.cli.shared.zookeeper import with_tasks, with_zookeeper
 from inbound.config import Config, load
 from inbound.controller.reset_offset import (
     ControllerFactory,
@@ -30,9 +30,10 @@ from inbound.controller.reset_offset import (
     submit,
 )
 from inbound.controller.reset_offset.command import PATHS, encode
-from inbound.kafka.topic_logs import KafkaTopicLogs
-from inbound.offsets.logs import Way
+from inbound.kafka.clients.topic_logs import KafkaTopicLogs
+from inbound.offsets.gather import Way
 from integration.books import Handed
+from integration.controller.reset_offset import reset_leader
 from integration.harness import STEADY, Scene
 from tests.waiting import until
 
@@ -104,7 +105,7 @@ class ResetScene(Scene):
         )  # fmt: skip
 
     def submit(self, *commands: ResetCommand) -> None:
-        """Leave these resets, one after another, to whoever leads."""
+        """Leave these resets, one after another, to the process that leads."""
 
         async def work(zk: Any) -> None:
             for command in commands:
@@ -133,7 +134,7 @@ class ResetScene(Scene):
     def reset_and_kill_the_leader(self, command: ResetCommand, step: str) -> None:
         """Submit a reset by a process that leads it, and that is killed when `step` is done."""
         done = subprocess.run(
-            [sys.executable, "-m", "integration.reset_leader", str(self.config), command.name, step, str(LEADS)],
+            [sys.executable, "-m", reset_leader.__name__, str(self.config), command.name, step, str(LEADS)],
             input=encode(command.at(command.created)), capture_output=True, check=False, timeout=PATIENCE,
         )  # fmt: skip
         assert done.returncode == -signal.SIGKILL, done.stderr.decode()
@@ -166,7 +167,7 @@ class ResetScene(Scene):
             found[partition] = stat.version, stat.mzxid
         return found
 
-    def handed_out(self) -> dict[int, list[Handed]]:
+    def delivered(self) -> dict[int, list[Handed]]:
         """Return the batches of each partition in the order in which any processor was handed them."""
         batches = self.batches()
         return {p: [batch for batch in batches if batch.partition == p] for p in range(self.partitions)}
@@ -174,7 +175,7 @@ class ResetScene(Scene):
     def jumps(self) -> dict[int, list[tuple[int, int]]]:
         """Return from where to where each partition went, as processors saw it, whenever it did not simply go on."""
         found: dict[int, list[tuple[int, int]]] = {}
-        for partition, batches in self.handed_out().items():
+        for partition, batches in self.delivered().items():
             position = 0
             jumps = found[partition] = []
             for batch in batches:
@@ -184,13 +185,13 @@ class ResetScene(Scene):
         return found
 
     def read_to_the_ends(self) -> bool:
-        """Whether the last that was handed out of each partition is its last record."""
-        return all(b and b[-1].next == self.published[p] for p, b in self.handed_out().items())
+        """Whether the last that was delivered of each partition is its last record."""
+        return all(b and b[-1].next == self.published[p] for p, b in self.delivered().items())
 
     def settle_at_the_ends(self) -> None:
         """End the load; wait until each partition is read to its end, and that is committed: nothing but jumps was left out."""
         self.end_load()
-        until(self.read_to_the_ends, 90, lambda: f"all are read to their ends: {self.handed_out()}")
+        until(self.read_to_the_ends, 90, lambda: f"all are read to their ends: {self.delivered()}")
         self.settle()
         jumps = self.jumps()
         for partition, offsets in self.account().lost.items():

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kafka.admin import KafkaAdminClient, UserScramCredentialUpsertion
 
-from inbound.cli.places import jar_cache, java_command
+from inbound.cli.shared.files import jar_cache, java_command
 from inbound.embedded import EmbeddedCluster
 from inbound.embedded.kafka import Listener
 from integration.certificates import CA, Pem
@@ -127,7 +127,7 @@ def token(subject: str, seconds: float) -> str:
 
 
 class TokenServer:
-    """Gives tokens to whoever knows the client's secret, and counts them."""
+    """Gives tokens to clients that know the secret, and counts them."""
 
     def __init__(self, secret: str, seconds: float) -> None:
         server = self

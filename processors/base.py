@@ -39,7 +39,7 @@ def no_topics(topic: str) -> TopicWriter:
 
 @dataclass
 class Context:
-    """What a processor knows of the channel it runs in; handed to `open`."""
+    """The channel that a processor runs in; passed to `open`."""
 
     channel: str
     group: str
@@ -61,18 +61,18 @@ class Context:
     tracing: Tracing = field(default=NO_TRACING, repr=False)
 
     def advance(self, batch: Batch, offset: int) -> None:
-        """Have what is before `offset` committed, as soon as the partition is in nobody's hands.
+        """Commit what is before `offset`, as soon as no callback of the partition runs.
 
         For a processor that has answered `next` and finished records after that. `batch` is any batch of the same claim;
-        `offset` is at most the end of what was answered for; what is beyond all that was handed out counts as nothing. Of a claim
-        that has ended nothing is committed. Any thread.
+        `offset` is at most the end of what was answered for, and ignored beyond what was delivered. After the claim has
+        ended nothing is committed. Any thread.
 
         Raises:
-            BadResponseError: `offset` is none, or `batch` is none.
+            BadResponseError: `offset` is no offset, or `batch` is no batch.
         """
         if not isinstance(batch, Batch):
             raise BadResponseError(
-                f"channel {self.channel}: Context.advance was given {batch!r}; give it a batch that on_next_batch was handed"
+                f"channel {self.channel}: Context.advance was given {batch!r}; give it a batch that on_next_batch was given"
             )
         if not is_offset(offset):
             raise BadResponseError(
@@ -86,7 +86,7 @@ class Context:
         return self.stopping.wait(seconds)
 
     async def sleep(self, seconds: float) -> bool:
-        """What `wait` is in a coroutine: others run meanwhile. Returns True if the channel is stopping."""
+        """Do what `wait` does, in a coroutine: others run. Returns True if the channel is stopping."""
         return await self.stopping.sleep(seconds)
 
 
@@ -94,12 +94,12 @@ class BatchEventProcessor(ABC):
     """Handles batches of records; `on_next_batch` is the only method you must write.
 
     Callbacks for one partition never overlap; those for different partitions run at the same time in up to `workers`
-    threads. Whatever a callback raises goes to `on_exception`, and never ends the channel.
+    threads. What a callback raises goes to `on_exception`, and never ends the channel.
 
-    Where `on_next_batch` is `async def`, the other callbacks may be too, and all of them run on one event loop in a thread of
-    its own, with as many partitions under way at once as there are; `workers` has no part in it. What does not `await` but
-    blocks holds up all of them. `open` and `close` run on that loop too: what belongs to a loop is made and closed there. A
-    coroutine that does not end within `shutdown_timeout` is cancelled.
+    Where `on_next_batch` is `async def`, the other callbacks may be too. All of them run on one event loop in its own
+    thread, for all partitions at once; `workers` has no effect. Code that blocks instead of awaiting stops all of them.
+    `open` and `close` run on that loop too: make and close there what belongs to a loop. A coroutine that does not end
+    within `shutdown_timeout` is cancelled.
 
     Set `Options` to a pydantic model to have the configuration's `options` validated before anything starts. Set
     `ordered = False` if batches of one partition may run in any order (replay uses it).
@@ -111,11 +111,11 @@ class BatchEventProcessor(ABC):
     prefetch_bytes: int | None = None
     #: Whether it makes spans of its own, by `Context.tracing`; else each batch has one around `on_next_batch`.
     makes_spans: bool = False
-    #: For a processor whose callbacks are coroutines and never hold up their loop, not for a millisecond: all channels of such
-    #: processors in a process run on one loop, and read each topic once.
+    #: For a processor whose coroutines never block their loop, not for a millisecond: all channels of such processors in a
+    #: process run on one loop, and read each topic once.
     shares_loop: bool = False
-    #: Whether a partition's next batch waits until what was answered before has landed, whatever `max_uncommitted_records`
-    #: says: for who does something in `on_batch_processed` that must not be behind.
+    #: Whether a partition's next batch waits until the commits before it have landed, in spite of `max_uncommitted_records`:
+    #: for a processor whose `on_batch_processed` must come before the next batch.
     commits_first: bool = False
 
     @classmethod
@@ -144,25 +144,25 @@ class BatchEventProcessor(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no read rate")
 
     def status(self) -> Mapping[str, Any]:
-        """What the processor says of itself, for status and metrics, as JSON takes it. Any thread; it must not block."""
+        """Return the processor's own figures for status and metrics, as JSON takes them. Any thread; it must not block."""
         return {}
 
     def waits(self) -> Mapping[TopicPartition, tuple[str, str]]:
-        """What partitions wait for that are in no callback: a kind, and a sentence for people. For `inbound explain`.
+        """Return what partitions outside of callbacks wait for: a kind, and a sentence. For `inbound explain`.
 
-        Kinds are `subscriber`, `dead-letters`, `retry-topic`, `undecodable`, `window` (what was taken on is not finished),
-        `limit` (its requests wait for their turn), `delayed` (what is next is not due yet) and `rate` (it rests to keep to a
-        rate). Any thread; it must not block.
+        Kinds are `subscriber`, `dead-letters`, `retry-topic`, `undecodable`, `window` (delivered records are not finished),
+        `limit` (its requests wait for their turn), `delayed` (the next record is not due yet) and `rate` (it waits to keep
+        to a rate). Any thread; it must not block.
         """
         return {}
 
     def room(self, partition: TopicPartition, committed: int) -> int | None:
-        """How many records of `partition` the next batch may have; None: as many as the configuration says.
+        """Return how many records of `partition` the next batch may have; None: as many as the configuration says.
 
-        With 0 nothing is handed out until another commit of the partition has landed, or new records have come. Called as
-        the other callbacks are, but it must not block; `committed` is the group's commit. Where the log was cut below what
-        was handed out, or `on_next_batch` failed, one record is handed out all the same: its offset tells that what was taken on
-        from there counts no more.
+        With 0 nothing is delivered until another commit of the partition has landed, or new records have come. Called as
+        the other callbacks are, but it must not block; `committed` is the group's commit. Where the log was cut below
+        what was delivered, or `on_next_batch` failed, one record is delivered all the same: its offset says that earlier
+        deliveries from there on are void.
         """
         return None
 
@@ -174,48 +174,48 @@ class BatchEventProcessor(ABC):
         """Handle one batch and say how to go on. At least one record, all of one partition, in offset order."""
 
     def on_claim(self, partition: TopicPartition, committed: int | None) -> MaybeLater[int | None]:
-        """Called once for each claim of `partition`, before its first batch; for who keeps offsets beside the results.
+        """Called once for each claim of `partition`, before its first batch; for offsets kept beside the results.
 
         Return the offset to read first, or None to go on at `committed`, the group's commit (None: it has none yet).
         What you return wins over the commit, and replaces it before the first batch. Below the log's start or beyond its
-        end it counts as a commit that is there would: see `on_exception` and `on_truncation`. Whatever is no offset, and
-        whatever is raised, is tried again after 1 s, doubling to 60 s, and holds the partition after
-        `on_error.max_attempts`: nothing is read before you have answered.
+        end it is treated as a commit there: see `on_exception` and `on_truncation`. After an error, or an answer that is no
+        offset, it is called again after 1 s, doubling to 60 s; after `on_error.max_attempts` the partition is held. Nothing
+        is read before you have answered.
 
-        Not called again when a session that had expired is recovered under the same claim, nor for a topic that was
-        deleted and created anew: that is read from its start. A partition that is given up before its first batch ends
-        without another callback.
+        Not called again when an expired session is recovered under the same claim, nor for a topic that was deleted and
+        recreated: that is read from its start. A partition that is released before its first batch ends without another
+        callback.
         """
         return None
 
     def on_batch_processed(self, batch: Batch) -> MaybeLater[None]:
         """Called after the commit of `batch` has landed, in order, before the partition's next callback.
 
-        Later batches may have been handed out meanwhile: as many records as `max_uncommitted_records` allows. Whoever
-        must have heard of one before the next sets `commits_first`.
+        Later batches may have been delivered before that: as many records as `max_uncommitted_records` allows. Set
+        `commits_first` to have each batch wait for this call.
         """
 
     def on_exception(self, partition: TopicPartition, error: Exception) -> MaybeLater[BatchResponse | None]:
         """Called with what went wrong on `partition`; None takes the default.
 
         OffsetOutOfRangeError: an offset in the answer is ignored, Kafka is asked for a valid one. TransientError: the
-        connection is away; inbound retries. PartitionLostError: nothing is committed, the answer is ignored. Anything
+        servers are unavailable; inbound retries. PartitionLostError: nothing is committed, the answer is ignored. Anything
         else is your own error: by default the batch is read again after 1 s, doubling to 60 s (see `on_error`).
         """
         return None
 
     def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> MaybeLater[BatchResponse | None]:
-        """Called before `partition` is given up in good order. `next_offset` is the one to be read next.
+        """Called before `partition` is released gracefully. `next_offset` is the one to be read next.
 
-        `BatchResponse.advance()` commits everything handed out so far; None leaves the commit where it is.
+        `BatchResponse.advance()` commits everything delivered so far; None leaves the commit where it is.
         """
         return None
 
     def on_reset(self, partition: TopicPartition, old_offset: int | None, new_offset: int) -> MaybeLater[None]:
         """Called after a reset has moved the group's offset, before the first batch from there, and before `on_claim`.
 
-        `old_offset` is the group's offset before, None if it had none. It comes with each claim as long as nothing has been
-        committed since: once, as a rule, and again after a crash. What it raises is logged, and reading begins all the same.
+        `old_offset` is the group's offset before, None if it had none. Called with each claim until something is committed:
+        once, as a rule, and again after a crash. An error in it is logged, and reading begins all the same.
         """
 
     def on_idle(self, partition: TopicPartition) -> MaybeLater[BatchResponse | None]:
@@ -238,16 +238,16 @@ def is_async(cls: type[BatchEventProcessor]) -> bool:
 
 
 def gives_starts(cls: type[BatchEventProcessor]) -> bool:
-    """Return whether processors of this class say themselves where a claim begins."""
+    """Return whether processors of this class choose where a claim begins."""
     return cls.on_claim is not BatchEventProcessor.on_claim
 
 
 def has_room(cls: type[BatchEventProcessor]) -> bool:
-    """Return whether processors of this class are to be asked how much they take."""
+    """Return whether processors of this class limit how much they take."""
     return cls.room is not BatchEventProcessor.room
 
 
-def hears_of_commits(processor: BatchEventProcessor) -> bool:
+def acts_on_commits(processor: BatchEventProcessor) -> bool:
     """Return whether a processor does something when a commit has landed."""
     called = getattr(processor.on_batch_processed, "__func__", None)
     return called is not BatchEventProcessor.on_batch_processed

@@ -1,4 +1,4 @@
-"""What a processor is handed (`Batch`) and what it answers (`BatchResponse`)."""
+"""The batch that a processor gets (`Batch`) and its answer (`BatchResponse`)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from cloudevents.core.v1.event import CloudEvent
 
 
-#: What a header takes in memory, in bytes, besides its own (60 to 150): a record can have half a million for each MiB, all empty.
+#: Memory of a header besides its bytes (60 to 150): a record can have half a million for each MiB, all empty.
 HEADER_BYTES = 64
 #: So many are in what a client says that a record takes besides its bytes.
 FEW_HEADERS = 16
 
 
 class Record(Protocol):
-    """One Kafka record, as every reader's client delivers it (their own objects are passed through unchanged)."""
+    """One Kafka record, as the reader's client delivers it, unchanged."""
 
     @property
     def offset(self) -> int: ...
@@ -47,7 +47,7 @@ class Record(Protocol):
 
 
 def record_size(record: Record) -> int:
-    """Return the decoded bytes of a record: key, value and headers, of which each beyond a few is counted as what it takes."""
+    """Return the decoded bytes of a record: key, value and headers, with the memory of each header beyond a few."""
     headers = readable_headers(record)
     size = len(record.key or b"") + len(record.value or b"") + headers_size(len(headers))
     for name, value in headers:
@@ -64,12 +64,12 @@ def readable_headers(record: Record) -> Sequence[tuple[str, bytes | None]]:
 
 
 def headers_size(count: int) -> int:
-    """Return what so many headers of a record take in memory besides their bytes, as far as it is not in what any record takes."""
+    """Return the memory of so many headers besides their bytes, beyond what every record takes."""
     return HEADER_BYTES * max(0, count - FEW_HEADERS)
 
 
 class PlainRecord(NamedTuple):
-    """A record made by hand: in tests of processors, and by the fakes."""
+    """A record made by hand, for tests of processors and for fakes."""
 
     offset: int
     timestamp: int = -1
@@ -85,12 +85,14 @@ class Undecodable(NamedTuple):
     reason: str
 
 
-#: What of a batch nobody sets.
+#: The attributes of a batch that cannot be set.
 _FIXED = frozenset({"topic", "partition", "first_offset", "next_offset", "epoch", "claim"})
 
 
 class Batch:
-    """Consecutive records of one partition, in offset order. `records` cannot be changed: sort or filter a copy.
+    """Consecutive records of one partition, in offset order.
+
+    `records` cannot be changed: sort or filter a copy.
 
     `next_offset` is the offset to read after this batch. It can be more than the last record's offset + 1: compacted
     records and transaction markers take offsets too.
@@ -115,7 +117,7 @@ class Batch:
         lost: threading.Event | None = None,
         claim: object = None,
     ) -> None:
-        #: `claim`: by what the channel knows it; None in a batch that was made by hand.
+        #: `claim`: the channel's own mark; None in a batch that was made by hand.
         self.__dict__.update(
             topic=topic, partition=partition, first_offset=first_offset, next_offset=next_offset, records=records,
             epoch=epoch, claim=claim,
@@ -124,10 +126,10 @@ class Batch:
             self.__dict__["_lost"] = lost
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Raise AttributeError for what the channel commits by, and where: an answer says what is committed."""
+        """Raise AttributeError for what the channel commits by: the answer decides what is committed."""
         if name in _FIXED:
             raise AttributeError(
-                f"{self.topic}/{self.partition}: {name} of a batch cannot be set; what is committed is said by the answer, such as "
+                f"{self.topic}/{self.partition}: {name} of a batch cannot be set; the answer decides what is committed, such as "
                 "BatchResponse.advance(offset)"
             )
         self.__dict__[name] = value
@@ -136,7 +138,7 @@ class Batch:
     def lost(self) -> threading.Event:
         """Set when ownership was lost, or became doubtful, while you work on this batch. Any thread.
 
-        Your answer may not be committed, and another consumer may already be handed the same records.
+        Your answer may not be committed, and another consumer may already get the same records.
         """
         # Made on first use, as few look at it: an Event costs as much as the rest of a batch. Two threads may come at once;
         # `setdefault` is one step, and both get the same one.
@@ -242,7 +244,7 @@ class BatchResponse:
         """Commit nothing and read on after the batch, or from `offset`.
 
         With `commit_within`, what is before that offset is committed so many seconds later at the latest, also when
-        nothing more comes, and when the partition is given up in good order. The seconds count from the first such
+        nothing more comes, and when the partition is released gracefully. The seconds count from the first such
         answer since the last commit; `on_batch_processed` is not called for such a commit.
         """
         return cls(Verb.NEXT, offset, wait, max_bytes, commit_within=commit_within)
@@ -276,5 +278,5 @@ def _are_seconds(value: Any) -> bool:
     return isinstance(value, (int, float)) and 0 <= value <= sys.float_info.max
 
 
-#: What nearly every batch is answered with; a value that never changes.
+#: The answer to nearly every batch; a value that never changes.
 _ADVANCE = BatchResponse(Verb.ADVANCE)

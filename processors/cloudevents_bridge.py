@@ -1,29 +1,52 @@
-"""CloudEvents between Kafka records and HTTP messages, in both directions: what a dispatcher and an ingress need.
+"""CloudEvents between Kafka records and HTTP messages, in both directions.
 
-The rules are in docs/cloudevents.md. Everything here is pure; any thread may call it. Whatever the input, the one
-exception is Refused, a ValueError with the reason.
+The rules are in docs/cloudevents.md. Everything here is pure; any thread may call it. The only
+exception, for any input, is Refused, a ValueError with the reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from inbound.processors.batch import Record, readable_headers
-from inbound.processors.cloudevents_from_http import RecordParts, http_to_records, is_event
-from inbound.processors.cloudevents_http import percent_encoded
-from inbound.processors.cloudevents_json import members_of, parse_json
-from inbound.processors.cloudevents_kafka import NO_OBJECT, decode_record, read_headers
-from inbound.processors.cloudevents_to_http import (
+from inbound.processors.cloudevents_http import (
+    BATCH_CONTENT_TYPE,
     HttpParts,
+    percent_encoded,
     record_to_binary,
     record_to_json,
     record_to_structured,
 )
+from inbound.processors.cloudevents_kafka import (
+    NO_OBJECT,
+    check_envelope,
+    decode_record,
+    learn,
+    read_headers,
+)
+from inbound.processors.cloudevents_plain import (
+    HTTP_SAFE,
+    Written,
+    check_data,
+    elements_of,
+    is_plain,
+    is_plain_envelope,
+    members_of,
+    parse_json,
+)
 from inbound.processors.cloudevents_values import (
-    Kind,
+    REQUIRED,
+    STRUCTURED_CONTENT_TYPE,
+    ContentType,
+    DataKind,
     Refused,
     UnreadFormatError,
+    check_attributes,
+    check_text,
     content_type,
+    content_type_of_header,
     is_name,
     replace_forbidden,
     write_json,
@@ -44,6 +67,172 @@ __all__ = [
     "record_with_headers",
     "with_extensions",
 ]
+HttpHeaders = Iterable[tuple[bytes, bytes]]
+_REQUIRED = frozenset(f"ce-{name}".encode() for name in REQUIRED)
+#: The attribute that is the record's key by default, as the Kafka binding has it.
+PARTITION_KEY = ("partitionkey",)
+_NO_EVENT = (
+    f"no CloudEvent: no ce-specversion header, and Content-Type is neither {STRUCTURED_CONTENT_TYPE} nor a batch"
+)
+#: Header name -> attribute; "" for a header that is none of the binding's. Names come from the network: only so many
+#: are kept.
+_attribute_of: dict[bytes, str] = {}
+_header_of = Written(lambda name: f"ce_{name}")
+#: With its end, if it has one: what has none goes up to the end of the value, so no character is looked at twice.
+_QUOTED = re.compile(rb'"((?:[^"\\]++|\\.)*+)("?)', re.DOTALL)
+_BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})").search
+_PERCENT = re.compile(rb"%(..)", re.DOTALL)
+_ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
+
+
+class RecordParts(NamedTuple):
+    """Key, value and headers of a record that is to be published."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
+
+
+def is_event(headers: HttpHeaders) -> bool:
+    """Tell whether a message means to be a CloudEvent, or a batch of them; it may still be a broken one.
+
+    It does if its Content-Type says so, or if a header of one of the attributes that every event has is there.
+    """
+    for name, value in headers:
+        lower = name.lower()
+        if lower in _REQUIRED:
+            return True
+        if lower == b"content-type" and value.strip().lower().startswith(b"application/cloudevents"):
+            return True
+    return False
+
+
+def http_to_records(headers: HttpHeaders, body: bytes, key: Sequence[str] = PARTITION_KEY) -> list[RecordParts]:
+    """Return the records that carry the event, or the events, of an HTTP message; an empty batch gives none.
+
+    A binary message becomes a binary record, a structured one a structured record with the very body, a batch a
+    structured record for each event with its text as it is in the body. The record's key is the first of the attributes
+    `key` that the event has and that is not empty. An empty body without content type is no data: a null value. Names of
+    headers are compared without regard to case. Raises Refused if it is no CloudEvent; in a batch, with the position of the
+    first that is none.
+    """
+    attributes, declared, problem = _read_headers(headers)
+    if declared and declared.kind is DataKind.EVENT:
+        return [_structured(body, parse_json(body), declared.text.encode(), key)]
+    if declared and declared.kind is DataKind.FOREIGN_EVENT:
+        if declared.text.partition(";")[0].strip().lower() == BATCH_CONTENT_TYPE:
+            return _batched(body, key)
+        raise UnreadFormatError(
+            "Content-Type", declared.text, f"{STRUCTURED_CONTENT_TYPE} and {BATCH_CONTENT_TYPE} are"
+        )
+    if problem:
+        raise Refused(problem)
+    return [_binary(attributes, declared, body, key)]
+
+
+def _read_headers(headers: HttpHeaders) -> tuple[dict[str, bytes], ContentType | None, str]:
+    """Return the attributes that headers carry, still encoded, and what the body is.
+
+    The third is what is wrong with the names of attributes. It is not raised: in structured mode they do not count.
+    """
+    attributes: dict[str, bytes] = {}
+    declared: ContentType | None = None
+    problem = ""
+    for name, raw in headers:
+        attribute = _attribute_of.get(name)
+        if attribute is None:
+            attribute = learn(_attribute_of, name, name.decode("latin-1"), "ce-")
+            if attribute is None:
+                problem = problem or f"header {name[:80]!r} names no attribute: after ce- only a-z and 0-9 are allowed"
+        if not attribute:
+            continue
+        if attribute == "content-type":
+            if declared:
+                raise Refused("header Content-Type is there more than once")
+            declared = content_type_of_header(raw.strip(b" \t"))
+            if not declared.text:
+                raise Refused("header Content-Type is empty; leave it out where there is no data")
+            continue
+        if attribute in attributes:
+            problem = problem or f"header ce-{attribute} is there more than once"
+        attributes[attribute] = raw
+    return attributes, declared, problem
+
+
+def _binary(
+    attributes: dict[str, bytes], declared: ContentType | None, body: bytes, keys: Sequence[str]
+) -> RecordParts:
+    if not (all(attributes.values()) and is_plain(attributes, HTTP_SAFE)):
+        if not attributes:
+            raise Refused(_NO_EVENT)
+        if "datacontenttype" in attributes:
+            raise Refused("header ce-datacontenttype is not allowed; the header Content-Type is that attribute")
+        attributes = {name: _decoded(name, raw) for name, raw in attributes.items()}
+        check_attributes({name: raw.decode() for name, raw in attributes.items()})
+    check_data(body, declared)
+    headers = [(_header_of[name], raw) for name, raw in attributes.items()]
+    if declared:
+        headers.append(("content-type", declared.text.encode()))
+    key = None
+    for name in keys:
+        key = attributes.get(name) or None
+        if key is not None:
+            break
+    return RecordParts(key, body if body or declared else None, headers)
+
+
+def _decoded(attribute: str, raw: bytes) -> bytes:
+    """Undo the quoting and the percent-encoding of a header's value. Raises Refused."""
+    raw = raw.strip(b" \t")
+    if b'"' in raw:
+        if not all(end for _, end in _QUOTED.findall(raw)):
+            raise Refused(f"header ce-{attribute} has a quote that does not end: {raw[:80]!r}")
+        raw = _QUOTED.sub(lambda quoted: _ESCAPED.sub(rb"\1", quoted[1]), raw)
+    if b"%" in raw:
+        if _BAD_PERCENT(raw):
+            raise Refused(f"header ce-{attribute} has a % without two hexadecimal digits: {raw[:80]!r}; write %25")
+        raw = _PERCENT.sub(lambda digits: bytes.fromhex(digits[1].decode("ascii")), raw)
+    try:
+        check_text(f"header ce-{attribute}", raw.decode())
+    except UnicodeDecodeError:
+        raise Refused(f"header ce-{attribute} is not UTF-8: {raw[:80]!r}") from None
+    return raw
+
+
+def _structured(json: bytes, members: Any, declared: bytes, keys: Sequence[str]) -> RecordParts:
+    if not isinstance(members, dict):
+        raise Refused(NO_OBJECT)
+    if not is_plain_envelope(members):
+        check_envelope(members)
+    key = None
+    for name in keys:
+        found = members.get(name)
+        if found is not None and found != "":
+            key = (found if isinstance(found, str) else str(found).lower()).encode()
+            break
+    return RecordParts(key, json, [("content-type", declared)])
+
+
+def _batched(body: bytes, keys: Sequence[str]) -> list[RecordParts]:
+    parsed = parse_json(body)
+    if not isinstance(parsed, list):
+        raise Refused("the JSON is no array, so no batch of events")
+    count = len(parsed)
+    for number, members in enumerate(parsed, 1):
+        if not isinstance(members, dict):
+            raise Refused(f"event {number} of {count}: {NO_OBJECT}")
+    texts = elements_of(body, parsed)
+    declared = STRUCTURED_CONTENT_TYPE.encode()
+    records = []
+    for number, (text, members) in enumerate(zip(texts, parsed, strict=True), 1):
+        try:
+            records.append(_structured(text, members, declared, keys))
+        except Refused as refused:
+            raise Refused(f"event {number} of {count}: {refused}") from None
+    return records
+
+
+# -- extensions and headers that are added -------------------------------------------------------------------------
 
 
 def with_extensions(parts: HttpParts, extra: Mapping[str, str]) -> HttpParts:
@@ -105,7 +294,7 @@ def _is_structured(lines: list[bytes]) -> bool:
     for line in lines:
         name, _, value = line.partition(b":")
         if name.lower() == b"content-type":
-            return content_type(value.decode("latin-1").strip()).kind in (Kind.EVENT, Kind.FOREIGN_EVENT)
+            return content_type(value.decode("latin-1").strip()).kind in (DataKind.EVENT, DataKind.FOREIGN_EVENT)
     return False
 
 

@@ -1,25 +1,46 @@
-"""CloudEvents in HTTP messages, as the HTTP protocol binding 1.0.2 says: the encoding side.
+"""CloudEvents in HTTP messages (protocol binding 1.0.2): the encoding side.
 
 Pure: an event in, headers and body out. Data that is bytes goes out as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from binascii import b2a_base64
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from json.encoder import encode_basestring_ascii
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from cloudevents.core.base import BaseCloudEvent
 
-from inbound.processors.cloudevents_kafka import json_object
+from inbound.processors.batch import Record
+from inbound.processors.cloudevents_kafka import NO_OBJECT, NO_VALUE, check_envelope, json_object, read_headers
+from inbound.processors.cloudevents_plain import (
+    HTTP_SAFE,
+    JSON_SAFE,
+    Written,
+    check_data,
+    data_of,
+    is_header_text,
+    is_plain_envelope,
+    is_sendable,
+    parse_json,
+    plain_event,
+)
 from inbound.processors.cloudevents_values import (
     STRUCTURED_CONTENT_TYPE,
-    Kind,
+    ContentType,
+    DataKind,
+    Refused,
+    attribute_texts,
+    check_attributes,
     content_type,
     is_name,
-    write_attribute,
+    read_base64,
+    read_data,
     write_data,
     write_json,
+    write_text,
 )
 
 BATCH_CONTENT_TYPE: Final = "application/cloudevents-batch+json"
@@ -29,9 +50,17 @@ _SAFE: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not 
 
 
 class HttpMessage(NamedTuple):
-    """Headers (names in lower case, values ASCII) and body of a request, or of a response."""
+    """Headers and body of a message; names in lower case, values ASCII."""
 
     headers: dict[str, str]
+    body: bytes
+
+
+class HttpAnswer(NamedTuple):
+    """The receiver's answer to a message; of a long body the beginning."""
+
+    status: int
+    headers: Mapping[str, str]
     body: bytes
 
 
@@ -46,13 +75,10 @@ def encode_binary(event: BaseCloudEvent) -> HttpMessage:
     headers: dict[str, str] = {}
     if declared:
         headers["content-type"] = _checked_content_type(declared)
-    for name, value in attributes.items():
-        if value is None or name == "datacontenttype":
-            continue
+    for name, text in attribute_texts(attributes).items():
         if not is_name(name):
             raise ValueError(f"attribute {name[:80]!r} cannot be a header: only a-z and 0-9 are allowed in its name")
-        written = write_attribute(name, value)
-        headers[f"ce-{name}"] = percent_encoded(str(written).lower() if isinstance(written, bool) else str(written))
+        headers[f"ce-{name}"] = percent_encoded(text)
     return HttpMessage(headers, body or b"")
 
 
@@ -82,8 +108,220 @@ def percent_encoded(value: str) -> str:
 
 def _checked_content_type(declared: str) -> str:
     """Return `declared` if a header can carry it, and a reader will not take it for a whole event."""
-    if content_type(declared).kind in (Kind.EVENT, Kind.FOREIGN_EVENT):
+    if content_type(declared).kind in (DataKind.EVENT, DataKind.FOREIGN_EVENT):
         raise ValueError(f"datacontenttype {declared!r} would pass for structured mode: use encode_structured")
     if not (declared.isascii() and declared.isprintable()) or declared != declared.strip():
         raise ValueError(f"datacontenttype {declared!r} cannot stand in a header: use encode_structured")
     return declared
+
+
+STRUCTURED_LINE: Final = f"content-type: {STRUCTURED_CONTENT_TYPE}".encode()
+#: Extensions that are headers of HTTP as well: the trace in which the event began goes on.
+TRACE: Final[tuple[str, ...]] = ("traceparent", "tracestate")
+
+
+class HttpParts(NamedTuple):
+    """Headers and body of a request.
+
+    The lines are such as `b"ce-id: 42"`: ASCII, without line ends.
+
+    The value of a line may be empty: `b"ce-comment: "`.
+    """
+
+    lines: list[bytes]
+    body: bytes
+
+
+#: Adds those headers of a record that go with its request beside the event's own. It is not asked where there are no others.
+Beside: TypeAlias = Callable[[HttpParts, Sequence[tuple[str, bytes | None]]], HttpParts]
+
+#: What stands before an attribute's value.
+_line = Written(lambda name: f"ce-{name}: ".encode())
+_member = Written(lambda name: f'"{name}":"'.encode())
+
+
+def record_to_binary(record: Record, beside: Beside | None = None) -> HttpParts:
+    """Return the request that carries a record's event in binary mode: its attributes as headers, its data as the body.
+
+    An event that binary mode cannot carry is given in structured mode, which a receiver tells by the content type:
+    one whose content type no header can carry (or only to be taken for an event's), or whose JSON has data that does
+    not fit its content type. Raises Refused for a record that is no CloudEvent.
+    """
+    headers = record.headers
+    plain = plain_event(headers, HTTP_SAFE)
+    if plain is None:
+        parts = _to_binary(record)
+        return parts if beside is None or len(headers) == 1 else beside(parts, headers)
+    attributes, declared = plain
+    value = record.value
+    check_data(value, declared)
+    lines = [_line[name] + raw for name, raw in attributes.items()]
+    if declared:
+        lines.append(b"content-type: " + declared.text.encode())
+    for name in TRACE:
+        if name in attributes:
+            lines.append(name.encode() + b": " + attributes[name])
+    parts = HttpParts(lines, value or b"")
+    if beside is None or len(headers) == len(attributes) + (declared is not None):  # each of them is there once
+        return parts
+    return beside(parts, headers)
+
+
+def record_to_structured(record: Record, beside: Beside | None = None) -> HttpParts:
+    """Return the request that carries a record's event in structured mode, as JSON.
+
+    Raises Refused for a record that is no CloudEvent.
+    """
+    headers = record.headers
+    plain = plain_event(headers, JSON_SAFE)
+    own = 1  # own header, where the content type alone describes the event
+    if plain:
+        attributes, declared = plain
+        trace = {name: raw.decode() for name, raw in attributes.items() if name in TRACE}
+        parts = HttpParts([STRUCTURED_LINE, *_trace_lines(trace)], _plain_json(attributes, declared, record.value))
+        own = len(attributes) + (declared is not None)
+    else:
+        read, declared = read_headers(headers)
+        if read is None:
+            parts = _as_it_is(declared, read_envelope(record.value))
+        else:
+            parts = HttpParts([STRUCTURED_LINE, *_trace_lines(read)], _json(read, declared, record.value))
+    return parts if beside is None or len(headers) == own else beside(parts, headers)
+
+
+def record_to_json(record: Record) -> bytes:
+    """Return a record's event as one object of the JSON format: a structured record's value, as it is.
+
+    Raises Refused for a record that is no CloudEvent.
+    """
+    plain = plain_event(record.headers, JSON_SAFE)
+    if plain:
+        return _plain_json(*plain, record.value)
+    attributes, declared = read_headers(record.headers)
+    if attributes is None:
+        return read_envelope(record.value).json
+    return _json(attributes, declared, record.value)
+
+
+class Envelope(NamedTuple):
+    """An event in the JSON format that was found valid."""
+
+    json: bytes
+    attributes: dict[str, Any]  # as the JSON has them; none is None
+    has_data: bool  # whether there is a member `data`, even if it is null
+    data: Any
+    base64: str | None
+
+
+def read_envelope(value: bytes | None) -> Envelope:
+    """Read an event in the JSON format. Raises Refused where `decode_record` does."""
+    if value is None:
+        raise Refused(NO_VALUE)
+    members = parse_json(value)
+    if not isinstance(members, dict):
+        raise Refused(NO_OBJECT)
+    has_data, encoded = "data" in members, members.get("data_base64")
+    if is_plain_envelope(members):
+        return Envelope(value, members, has_data, members.pop("data", None), None)
+    _, data = check_envelope(members)  # takes the data out of the members
+    attributes = {name: member for name, member in members.items() if member is not None}
+    return Envelope(value, attributes, has_data, data, encoded)
+
+
+def _to_binary(record: Record) -> HttpParts:
+    attributes, declared = read_headers(record.headers)
+    value = record.value
+    if attributes is None:
+        return _envelope_to_binary(declared, read_envelope(value))
+    if declared and not is_sendable(declared):
+        return HttpParts([STRUCTURED_LINE, *_trace_lines(attributes)], _json(attributes, declared, value))
+    check_attributes(dict(attributes))
+    check_data(value, declared)
+    return HttpParts(_binary_lines(attributes), value or b"")
+
+
+def _envelope_to_binary(format: ContentType | None, envelope: Envelope) -> HttpParts:
+    data = _data_of(envelope)
+    if data is None:
+        return _as_it_is(format, envelope)
+    body, declared = data
+    if declared is None:
+        return HttpParts(_binary_lines(envelope.attributes), body)
+    if not is_sendable(content_type(declared)):
+        return _as_it_is(format, envelope)
+    envelope.attributes["datacontenttype"] = declared
+    return HttpParts(_binary_lines(envelope.attributes), body)
+
+
+def _data_of(envelope: Envelope) -> tuple[bytes, str | None] | None:
+    """Return an event's data as bytes, and their content type; None where that type does not fit the data."""
+    declared = envelope.attributes.get("datacontenttype")
+    if envelope.base64 is not None:
+        return read_base64(envelope.base64), declared
+    if not envelope.has_data:
+        return b"", declared
+    implied = declared or "application/json"
+    if content_type(implied).kind is DataKind.JSON:
+        return data_of(envelope.json.decode()).encode(), implied
+    if envelope.data is None:
+        return b"", declared
+    if not isinstance(envelope.data, str):
+        return None
+    try:
+        return write_text(envelope.data, implied), declared
+    except ValueError:
+        return None
+
+
+def _as_it_is(format: ContentType | None, envelope: Envelope) -> HttpParts:
+    line = STRUCTURED_LINE
+    if format and is_header_text(format.text):  # it may have parameters
+        line = f"content-type: {format.text}".encode()
+    return HttpParts([line, *_trace_lines(envelope.attributes)], envelope.json)
+
+
+def _binary_lines(attributes: Mapping[str, Any]) -> list[bytes]:
+    lines = []
+    for name, value in attributes.items():
+        text = value if isinstance(value, str) else str(value).lower()
+        raw = text.encode()
+        if name == "datacontenttype":
+            lines.append(b"content-type: " + raw)
+        else:
+            lines.append(_line[name] + (percent_encoded(text).encode() if raw.translate(None, HTTP_SAFE) else raw))
+    return lines + _trace_lines(attributes)
+
+
+def _trace_lines(attributes: Mapping[str, Any]) -> list[bytes]:
+    return [
+        f"{name}: {value}".encode()
+        for name in TRACE
+        if isinstance(value := attributes.get(name), str) and is_header_text(value)
+    ]
+
+
+def _plain_json(attributes: dict[str, bytes], declared: ContentType | None, value: bytes | None) -> bytes:
+    members = [_member[name] + raw + b'"' for name, raw in attributes.items()]
+    if declared:
+        members.append(b'"datacontenttype":' + encode_basestring_ascii(declared.text).encode())
+    if value is not None:
+        members += data_members(value, declared)
+    return b"{" + b",".join(members) + b"}"
+
+
+def _json(attributes: dict[str, Any], declared: ContentType | None, value: bytes | None) -> bytes:
+    check_attributes(dict(attributes))
+    members = [write_json(attributes)[1:-1]]
+    if value is not None:
+        members += data_members(value, declared)
+    return b"{" + b",".join(members) + b"}"
+
+
+def data_members(value: bytes, declared: ContentType | None) -> list[bytes]:
+    """Return no member or one. Raises Refused for data that is not of the declared content type."""
+    if declared and declared.kind is DataKind.JSON:
+        check_data(value, declared)
+        return [b'"data":' + value] if value else []
+    if declared and declared.kind is DataKind.TEXT:
+        return [b'"data":' + encode_basestring_ascii(read_data(value, declared)).encode()]
+    return [b'"data_base64":"' + b2a_base64(value, newline=False) + b'"']

@@ -1,7 +1,7 @@
 """CloudEvents in Kafka records, as the Kafka protocol binding 1.0.2 says.
 
 Decoding is pure: the same record always gives the same event. Nothing is invented (no id, no time, no partitionkey from
-the record's key), and what is no valid CloudEvent is handed out as `Undecodable`, never guessed at.
+the record's key), and what is no valid CloudEvent is delivered as `Undecodable`, never guessed at.
 
 What `get_data()` gives depends on the content type alone, in both modes: `*/json` and `*+json` parsed, `text/*` as
 str, anything else, and data without a content type, as bytes. (The JSON format may carry other data as a string: it
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Sequence, Sized
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from cloudevents.core.base import BaseCloudEvent
 from cloudevents.core.v1.event import CloudEvent
@@ -22,24 +22,27 @@ from inbound.processors.cloudevents_values import (
     CORE,
     STRUCTURED_CONTENT_TYPE,
     ContentType,
-    Kind,
+    DataKind,
     Refused,
     UnreadFormatError,
+    attribute_texts,
     check_attribute,
     check_attributes,
-    check_text,
     content_type,
     content_type_of_header,
+    forbidden_in,
     is_name,
     read_base64,
     read_data,
     read_json,
+    text_of,
     write_attribute,
     write_data,
     write_json,
 )
 
 Headers: TypeAlias = list[tuple[str, bytes | None]]
+HeaderName = TypeVar("HeaderName", str, bytes)
 
 #: Header name -> attribute; "" for a header that is none of the binding's. Only names that can be used are kept, and
 #: only so many, and short ones: they come from the network.
@@ -76,9 +79,9 @@ def decode_record(record: Record) -> CloudEvent:
     """Decode one record. Raises Refused, a ValueError that says why it is no CloudEvent."""
     attributes, kind = read_headers(record.headers)
     if attributes is None:
-        return _event(*_read_envelope(record.value))
+        return event_of(*check_envelope(_read_members(record.value)))
     check_attributes(attributes)
-    return _event(attributes, read_data(record.value, kind))
+    return event_of(attributes, read_data(record.value, kind))
 
 
 def read_attributes(record: Record) -> dict[str, str]:
@@ -91,14 +94,9 @@ def read_attributes(record: Record) -> dict[str, str]:
         check_attributes(dict(found))  # of a copy: `time` becomes a datetime there
         return found
     members = _read_members(record.value)
-    texts = {name: _text_of(member) for name, member in members.items() if name not in _DATA and member is not None}
+    texts = {name: text_of(member) for name, member in members.items() if name not in _DATA and member is not None}
     check_envelope(members)
     return texts
-
-
-def _text_of(member: Any) -> str:
-    """Return an attribute of the JSON format as the text that headers have of it."""
-    return str(member).lower() if isinstance(member, bool) else str(member)
 
 
 def read_headers(
@@ -115,7 +113,7 @@ def read_headers(
     for name, raw in headers:
         attribute = attribute_of.get(name)
         if attribute is None:
-            attribute = _learn(name)
+            attribute = learn(attribute_of, name, name, "ce_")
             if attribute is None:
                 problem = problem or f"header {name[:80]!r} names no attribute: after ce_ only a-z and 0-9 are allowed"
                 continue
@@ -134,10 +132,10 @@ def read_headers(
             problem = problem or f"header ce_{attribute} is not UTF-8: {raw[:80]!r}"
         else:
             if not value.isprintable():
-                problem = problem or _problem_of(attribute, value)
-    if kind and kind.kind is Kind.EVENT:
+                problem = problem or forbidden_in(f"header ce_{attribute}", value)
+    if kind and kind.kind is DataKind.EVENT:
         return None, kind
-    if kind and kind.kind is Kind.FOREIGN_EVENT:
+    if kind and kind.kind is DataKind.FOREIGN_EVENT:
         raise UnreadFormatError("content-type", kind.text, f"{STRUCTURED_CONTENT_TYPE} is")
     if not attributes and not problem:
         raise Refused(_NO_EVENT)
@@ -152,34 +150,23 @@ def read_headers(
     return attributes, kind
 
 
-def _learn(header: str) -> str | None:
-    """Return the attribute that `header` carries, and remember it; None if it carries one that cannot be.
+def learn(known: dict[HeaderName, str], header: HeaderName, text: str, prefix: str) -> str | None:
+    """Return the attribute that `header`, whose name is `text`, carries, and remember it; "": it carries none.
 
-    Names are compared without regard to case, as the SDK does.
+    None: the rest of the name cannot be an attribute's. Names are compared without regard to case, as the SDK does.
     """
-    lower = header.lower()
-    attribute = ""
+    lower = text.lower()
     if lower == _CONTENT_TYPE:
-        attribute = _CONTENT_TYPE
-    elif lower.startswith("ce_"):
-        attribute = lower[3:]
+        attribute = lower
+    elif not lower.startswith(prefix):
+        attribute = ""
+    else:
+        attribute = lower.removeprefix(prefix)
         if not is_name(attribute):
             return None
-    if is_kept(attribute_of, header):
-        attribute_of[header] = attribute
+    if is_kept(known, header):
+        known[header] = attribute
     return attribute
-
-
-def _problem_of(attribute: str, value: str) -> str:
-    try:
-        check_text(f"header ce_{attribute}", value)
-    except Refused as refused:
-        return str(refused)
-    return ""
-
-
-def _read_envelope(value: bytes | None) -> tuple[dict[str, Any], Any]:
-    return check_envelope(_read_members(value))
 
 
 def _read_members(value: bytes | None) -> dict[str, Any]:
@@ -215,9 +202,12 @@ def check_envelope(members: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     return attributes, data
 
 
-def _event(attributes: dict[str, Any], data: Any) -> CloudEvent:
-    # The constructor would give an event without time the present one, so that each reading gave another event; and
-    # checking everything a second time costs more than all of the above.
+def event_of(attributes: dict[str, Any], data: Any) -> CloudEvent:
+    """Return an event of these, as they are.
+
+    The constructor would give an event without time the present one, so that each reading gave another event; and
+    would check everything a second time, which costs more than reading it.
+    """
     event = CloudEvent.__new__(CloudEvent)
     event._attributes = attributes
     event._data = data
@@ -238,15 +228,9 @@ def encode_binary(event: BaseCloudEvent, key: bytes | None = None) -> tuple[byte
     """
     attributes = event.get_attributes()
     value, declared = write_data(event.get_data(), attributes.get("datacontenttype"))
-    if declared and content_type(declared).kind in (Kind.EVENT, Kind.FOREIGN_EVENT):
+    if declared and content_type(declared).kind in (DataKind.EVENT, DataKind.FOREIGN_EVENT):
         raise ValueError(f"datacontenttype {declared!r} would pass for structured mode: use encode_structured")
-    headers: Headers = []
-    for name, attribute in attributes.items():
-        if attribute is None or name == "datacontenttype":
-            continue
-        written = write_attribute(name, attribute)
-        text = str(written).lower() if isinstance(written, bool) else str(written)
-        headers.append((f"ce_{name}", text.encode()))
+    headers: Headers = [(f"ce_{name}", text.encode()) for name, text in attribute_texts(attributes).items()]
     if declared:
         headers.append((_CONTENT_TYPE, declared.encode()))
     return key, value, headers
@@ -271,7 +255,7 @@ def json_object(event: BaseCloudEvent) -> dict[str, Any]:
         members["data_base64"] = base64.b64encode(data).decode("ascii")
     elif data is not None:
         kind = content_type(attributes.get("datacontenttype") or "application/json").kind
-        if kind is not Kind.JSON and not isinstance(data, str):
+        if kind is not DataKind.JSON and not isinstance(data, str):
             raise ValueError(f"data is a {type(data).__name__}, but its content type is no JSON: give str or bytes")
         members["data"] = data
     return members

@@ -1,4 +1,7 @@
-"""What the values of a CloudEvent may be, and how they are read and written (CloudEvents 1.0.2, JSON format 1.0.2)."""
+"""The values of a CloudEvent: rules, reading, writing.
+
+Of CloudEvents and the JSON format 1.0.2.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ _CODECS: Final = frozenset((
     "mac_roman", "mac_cyrillic", "gb2312", "gbk", "gb18030", "big5", "big5hkscs", "euc_jp", "shift_jis", "cp932",
     "iso2022_jp", "euc_kr", "cp949", "tis_620",
 ))  # fmt: skip
-#: A content type is kept with what it says, and so has a bound; those of real messages have some twenty bytes.
+#: Content types are cached, so their length has a bound; those of real messages have some twenty bytes.
 LONGEST_CONTENT_TYPE: Final = 4096
 #: Reasons go into logs, answers and headers of dead letters; what a stranger wrote is not repeated whole there. Characters.
 LONGEST_REASON: Final = 500
@@ -56,24 +59,27 @@ _NAME = re.compile(r"[a-z0-9]+").fullmatch
 
 
 class Refused(ValueError):
-    """The record is no CloudEvent; the message is the reason that users see, and never longer than `LONGEST_REASON`."""
+    """The record is no CloudEvent.
+
+    The message is the reason that users see, and never longer than `LONGEST_REASON`.
+    """
 
     def __init__(self, why: str) -> None:
         super().__init__(why if len(why) <= LONGEST_REASON else f"{why[: LONGEST_REASON - 3]}...")
 
 
 class UnreadableHeadersError(Refused):
-    """The client cannot read the record's headers, so that nobody knows what it is."""
+    """The client cannot read the record's headers, so its content is unknown."""
 
 
 class UnreadFormatError(Refused):
-    """It may be an event, or several, in a format that is not read here."""
+    """It may be one event or several, in an unknown format."""
 
     def __init__(self, header: str, given: str, known: str) -> None:
         super().__init__(f"{header} is {given[:80]!r}; of the event formats only {known} read")
 
 
-class Kind(Enum):
+class DataKind(Enum):
     """What a content type says about the bytes that it describes."""
 
     JSON = "parsed"
@@ -87,7 +93,7 @@ class ContentType(NamedTuple):
     """A content type as it was written, and what follows from it."""
 
     text: str
-    kind: Kind
+    kind: DataKind
     charset: str
 
 
@@ -103,16 +109,16 @@ def _classified(text: str) -> ContentType:
     media = text.partition(";")[0].strip().lower()
     subtype = media.partition("/")[2]
     if media.startswith("application/cloudevents"):
-        kind = Kind.EVENT if media == STRUCTURED_CONTENT_TYPE else Kind.FOREIGN_EVENT
+        kind = DataKind.EVENT if media == STRUCTURED_CONTENT_TYPE else DataKind.FOREIGN_EVENT
     elif subtype == "json" or subtype.endswith("+json"):
-        kind = Kind.JSON
+        kind = DataKind.JSON
     elif media.startswith("text/") and subtype != "xml" and not subtype.endswith("+xml"):
-        kind = Kind.TEXT  # XML names its character set itself, so its parser wants the bytes
+        kind = DataKind.TEXT  # XML names its character set itself, so its parser wants the bytes
     else:
-        kind = Kind.OPAQUE
+        kind = DataKind.OPAQUE
     named = _CHARSET(text)
-    charset = named[1].lower() if named and kind is Kind.TEXT else "utf-8"
-    return ContentType(text, kind if _is_charset(charset) else Kind.OPAQUE, charset)
+    charset = named[1].lower() if named and kind is DataKind.TEXT else "utf-8"
+    return ContentType(text, kind if _is_charset(charset) else DataKind.OPAQUE, charset)
 
 
 def _is_charset(name: str) -> bool:
@@ -144,11 +150,16 @@ def is_name(name: str) -> bool:
 
 def check_text(name: str, value: str) -> None:
     """Raise Refused if `value` holds characters that no attribute may hold."""
-    if value.isprintable():  # much faster than the search, and right nearly always
-        return
+    if not value.isprintable() and (
+        problem := forbidden_in(name, value)
+    ):  # the first is fast, and enough nearly always
+        raise Refused(problem)
+
+
+def forbidden_in(name: str, value: str) -> str:
+    """Return what is wrong with the characters of `value`; empty: nothing."""
     bad = _FORBIDDEN(value)
-    if bad:
-        raise Refused(f"{name} holds U+{ord(bad[0]):04X}, which is not allowed in an attribute")
+    return f"{name} holds U+{ord(bad[0]):04X}, which is not allowed in an attribute" if bad else ""
 
 
 def replace_forbidden(text: str) -> str:
@@ -209,7 +220,9 @@ _decode_json = json.JSONDecoder(parse_constant=_no_number).decode
 
 def check_work(raw: bytes) -> None:
     """Raise Refused where JSON has so many values that to take it apart would keep all others out."""
-    if _NEW_NAME * len(raw) <= MOST_WORK or _most_work(_pieces(raw)) <= MOST_WORK:
+    if _NEW_NAME * len(raw) <= MOST_WORK or (
+        sum(units * piece.count(mark) for piece in _pieces(raw) for mark, units in _MOST_WORK) <= MOST_WORK
+    ):
         return
     work, names = 0, set[int]()
     for parts, inside in _split(_pieces(raw)):
@@ -224,12 +237,8 @@ def check_work(raw: bytes) -> None:
             )
 
 
-def _most_work(pieces: Iterable[bytes]) -> int:
-    return sum(units * piece.count(mark) for piece in pieces for mark, units in _MOST_WORK)
-
-
 def _pieces(raw: bytes) -> Iterator[bytes]:
-    """Yield JSON in pieces, none of which ends between a backslash and what it escapes."""
+    """Yield JSON in pieces; none ends between a backslash and the character after it."""
     at = 0
     while at < len(raw):
         end = at + _LOOKED_THROUGH
@@ -286,10 +295,10 @@ def read_data(raw: bytes | None, kind: ContentType | None) -> Any:
     """Give data as its content type says: parsed JSON, str, or bytes; None where there is none. Raises Refused."""
     if raw is None or kind is None:
         return raw
-    if kind.kind is Kind.JSON:
+    if kind.kind is DataKind.JSON:
         # No data should be a null value, but many producers cannot write one; empty bytes are no JSON anyway.
         return read_json(raw) if raw else None
-    if kind.kind is not Kind.TEXT:
+    if kind.kind is not DataKind.TEXT:
         return raw
     try:
         return raw.decode(kind.charset)
@@ -306,7 +315,7 @@ def write_data(data: Any, declared: str | None) -> tuple[bytes | None, str | Non
     if data is None or isinstance(data, (bytes, bytearray)):
         return (None if data is None else bytes(data)), declared
     kind = content_type(declared or "application/json")
-    if kind.kind is Kind.JSON:
+    if kind.kind is DataKind.JSON:
         return write_json(data), kind.text
     if isinstance(data, str):
         if not _is_charset(kind.charset):
@@ -337,6 +346,20 @@ def write_attribute(name: str, value: Any) -> str | int | bool:
         return base64.b64encode(value).decode("ascii")
     check_attribute(name, value)
     return value  # type: ignore[no-any-return]
+
+
+def attribute_texts(attributes: Mapping[str, Any]) -> dict[str, str]:
+    """Return the attributes as headers have them, but for `datacontenttype`. Raises ValueError as `write_attribute`."""
+    return {
+        name: written if isinstance(written := write_attribute(name, value), str) else text_of(written)
+        for name, value in attributes.items()
+        if value is not None and name != "datacontenttype"
+    }
+
+
+def text_of(member: Any) -> str:
+    """Return an attribute of the JSON format as the text that headers have of it."""
+    return str(member).lower() if isinstance(member, bool) else str(member)
 
 
 def check_attribute(name: str, value: Any) -> None:

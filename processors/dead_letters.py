@@ -1,4 +1,4 @@
-"""The headers by which a dead letter says where its record came from. Pure.
+"""The headers by which a dead letter names its origin. Pure.
 
 Both writers of dead letter topics add them behind the record's own headers: the dispatcher, and a channel with
 `on_error: {then: dead-letter}`. A record that was a dead letter before has several sets; the last one counts.
@@ -6,7 +6,11 @@ Both writers of dead letter topics add them behind the record's own headers: the
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from inbound.config.values import topic_name
+from inbound.topic_partition import MOST_OFFSET
 
 #: What all names of a set begin with.
 PREFIX: Final = "inbound-dead-letter-"
@@ -24,11 +28,32 @@ REPLY: Final = "reply"
 REDRIVES: Final = "inbound-redrives"
 
 
+class Origin(NamedTuple):
+    """The place of the record that an event was first read from."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+
 def origin_headers(group: str, topic: str, partition: int, offset: int) -> list[tuple[str, bytes]]:
     """Return the headers that name the place of a record and the group that gave it up."""
-    return [
-        (GROUP, group.encode()),
-        (TOPIC, topic.encode()),
-        (PARTITION, str(partition).encode()),
-        (OFFSET, str(offset).encode()),
-    ]
+    values = {GROUP: group, TOPIC: topic, PARTITION: partition, OFFSET: offset}
+    return [(name, str(value).encode()) for name, value in values.items()]
+
+
+def origin_in(headers: Mapping[str, str], topic: str, partition: str, offset: str) -> Origin | None:
+    """Return the place that the headers of these names give; None unless all three are usable."""
+    name, number, at = headers.get(topic, ""), number_in(headers, partition), number_in(headers, offset)
+    return None if number is None or at is None or not topic_name.matches(name) else Origin(name, number, at)
+
+
+def number_in(headers: Mapping[str, str], name: str) -> int | None:
+    """Return the number that a header holds, at most the largest offset; None: there is none."""
+    text = headers.get(name, "")
+    if text.isascii() and text.isdigit() and len(text) <= len(str(MOST_OFFSET)):
+        return min(int(text), MOST_OFFSET)
+    return None

@@ -1,6 +1,8 @@
-"""What the parts of a process ask of whoever makes spans; `inbound.tracing` is who does. Nothing here needs OpenTelemetry.
+"""What makes spans, as processors and channels see it.
 
-A trace is what becomes of one event on all its ways; a span is one piece of work of it, and a hop one way to somewhere else.
+`inbound.observe.tracing` implements it; nothing here needs OpenTelemetry.
+
+A trace follows one event on all its ways; a span is one piece of work on it, and a hop one request or publish to elsewhere.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from inbound.processors.batch import Batch, Record
 
 if TYPE_CHECKING:
-    from inbound.processors.cloudevents_http import HttpMessage
+    from inbound.processors.cloudevents_http import HttpAnswer, HttpMessage
 
 T = TypeVar("T")
 
@@ -34,7 +36,7 @@ class Shown(Protocol):
 
 
 class Hop(Protocol):
-    """One request, or the publishing of records, on its way to somebody who carries the trace on."""
+    """One request or publish to a receiver that carries the trace on."""
 
     @property
     def headers(self) -> Sequence[tuple[str, str]]:
@@ -44,18 +46,11 @@ class Hop(Protocol):
         """It is answered, with this HTTP status (0: none), or has failed for this reason."""
 
 
-class Answered(Protocol):
-    """What a hop needs to know of an answer."""
-
-    @property
-    def status(self) -> int: ...
-
-
-A = TypeVar("A", bound=Answered)
-
-
 class Work(Protocol):
-    """What is done with some events, from when they are taken up until nothing more is to be done. One thread at a time."""
+    """The work on some events, from their arrival to the end.
+
+    One thread at a time.
+    """
 
     def post(self, target: Shown, receiver: str, attempt: int) -> Hop:
         """Begin a POST to `target`, which is the `subscriber`, `reply` or `dead-letter`; `attempt` counts from 0."""
@@ -86,7 +81,7 @@ class Spans(Protocol):
     def call(self, consumer: Consumer, batch: Batch, callback: Callable[[Batch], T]) -> T:
         """Call a processor with a batch, in a span that the processor's code finds as OpenTelemetry's current one.
 
-        Where it returns an awaitable, one is returned that ends the span. What it raises comes through.
+        Where it returns an awaitable, one is returned that ends the span. Its errors come through.
         """
 
     def work(
@@ -143,7 +138,7 @@ def headers_with_hop(headers: Iterable[tuple[str, bytes]], hop: Hop) -> list[tup
     return kept + [(name, value.encode()) for name, value in hop.headers]
 
 
-def posted(post: Callable[[HttpMessage], A], message: HttpMessage, hop: Hop) -> A:
+def posted(post: Callable[[HttpMessage], HttpAnswer], message: HttpMessage, hop: Hop) -> HttpAnswer:
     """Post a message with a hop's headers in place of its own, and end the hop. Returns the answer, raises what `post` does."""
     headers = {name: value for name, value in message.headers.items() if name not in _NAMES}
     try:

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 class StopEvent(threading.Event):
-    """Set when a channel is about to stop. `set` may be called by any thread; nobody clears it."""
+    """Set when a channel is about to stop.
+
+    `set` may be called by any thread; it is never cleared.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -48,7 +48,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Note:
-    """What an actor does or knows by itself. Lines of text."""
+    """An actor's own step, or knowledge. Lines of text."""
 
     actor: str
     lines: tuple[str, ...]

@@ -1,7 +1,7 @@
 """What the docs site does beyond Sphinx, so that pages are plain Markdown on a code host, and docstrings are as they are.
 
 - docs/index.md is the map of the site: each of its sections becomes a part of the sidebar, with the pages that its list items
-  begin with. A README.md below docs/ lists the pages beside it.
+  begin with. The other pages of an item stand below its first. A README.md below docs/ lists the pages beside it.
 - A link to a folder goes to its README.md; where it has none it is a name, for the site has no listing of files.
 - Docstrings put code in single backticks and indent examples, as Markdown does. Sphinx reads reStructuredText.
 """
@@ -18,11 +18,10 @@ from sphinx.application import Sphinx
 #: The page whose sections are the parts of the site.
 MAP = "docs/index"
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)#\s]+)\)")
-_ITEM = re.compile(r"- \[[^\]]+\]\(([^)#\s]+)\)")
 _CODE = re.compile(r"`([^`]+)`")
 #: Footnotes, substitutions and links of reStructuredText: a name that ends with `_`, and a bar.
 _MARKUP = re.compile(r"(\||(?<=\w)_(?!\w))")
-#: Stands for a colon for a while.
+#: Replaces a colon until napoleon has run.
 _COLON = "\N{RATIO}"
 #: What napoleon makes a list of; their indented lines are no examples.
 _SECTIONS = ("Raises:", "Returns:", "Args:", "Yields:")
@@ -44,19 +43,35 @@ def read_page(app: Sphinx, page: str, content: list[str]) -> None:
         return
     text = with_folders(content[0], (root / page).parent)
     if page == MAP:
-        text += "".join(f"\n{_sidebar(title, pages)}" for title, pages in parts(text))
+        text += "".join(f"\n{_sidebar(title, list(items))}" for title, items in parts(text))
+    elif below := _below(root, page):
+        text += f"\n{_sidebar('', below)}"
     elif page.startswith("docs/") and page.endswith("/README"):
         text += "\n" + _beside(hidden="](" in text and ".rst)" in text)
     content[0] = text
 
 
-def parts(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield title and pages, relative to the map and without their suffix, of each of the map's sections."""
+def parts(text: str) -> Iterator[tuple[str, dict[str, list[str]]]]:
+    """Yield title and items of each of the map's sections: an item's first page, and those below it.
+
+    Pages are relative to the map, without their suffix.
+    """
     for section in text.split("\n## ")[1:]:
         title, _, body = section.partition("\n")
-        pages = [match[1] for line in body.splitlines() if (match := _ITEM.match(line))]
+        lines = [_LINK.findall(line) for line in body.splitlines() if line.startswith("- [")]
+        pages = [[re.sub(r"\.(md|rst)$", "", target) for _, target in links] for links in lines]
         if pages:
-            yield title, [page.removesuffix(".md").removesuffix(".rst") for page in pages]
+            yield title, {first: rest for first, *rest in pages}
+
+
+def _below(root: Path, page: str) -> list[str]:
+    """Return the pages that stand below `page` on the map, as paths from the root of the site."""
+    folder = (root / MAP).parent
+    for _, items in parts((root / f"{MAP}.md").read_text(encoding="utf-8")):
+        for first, rest in items.items():
+            if (folder / first).resolve() == root / page:
+                return [f"/{(folder / other).resolve().relative_to(root)}" for other in rest]
+    return []
 
 
 def with_folders(text: str, folder: Path) -> str:
@@ -131,4 +146,5 @@ def _beside(*, hidden: bool) -> str:
 
 
 def _sidebar(title: str, pages: list[str]) -> str:
-    return "\n".join(("```{toctree}", ":hidden:", f":caption: {title}", "", *pages, "```", ""))
+    caption = [f":caption: {title}"] if title else []
+    return "\n".join(("```{toctree}", ":hidden:", *caption, "", *pages, "```", ""))

@@ -1,8 +1,8 @@
 """Build the docs site into build/site (`make docs-site`; `make check` does it too).
 
-Every warning is an error: a dead link, a page that nothing leads to, a docstring that cannot be read. All of it is built anew each
-time, as Sphinx tells the warnings of a page only when it reads it. The site must work without a network, so that nothing in it may
-be loaded from elsewhere; a link that somebody follows is no load.
+Every warning is an error: a dead link, a page without a link to it, a docstring that cannot be read. Everything is built each
+time, because Sphinx reports the warnings of a page only when it reads it. The site works without a network, so a page must load
+nothing from elsewhere; a link is no load.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sphinx.cmd.build import main as sphinx
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
-#: What a browser loads by itself, by tag and attribute. Of links only those that bring something into the page.
+#: What a browser loads without a click, by tag and attribute. Of links only those that bring something into the page.
 _LOADS = {"src", "srcset", "data", "poster", "action"}
 _BRINGS = {"stylesheet", "icon", "preload", "prefetch", "modulepreload", "manifest", "preconnect", "dns-prefetch"}
 _ELSEWHERE = re.compile(r"(?i)\s*(?:[a-z][a-z0-9+.-]*:)?//")
@@ -53,7 +53,7 @@ class _Page(HTMLParser):
 
 
 def loads_from_elsewhere(site: Path) -> Iterator[str]:
-    """Yield `page: <tag> address` for whatever the pages and style sheets of a site load from another place."""
+    """Yield `page: <tag> address` for everything that the pages and style sheets of a site load from elsewhere."""
     for path in sorted(site.rglob("*")):
         where = path.relative_to(site)
         if path.suffix == ".html":

@@ -6,9 +6,8 @@ import argparse
 import re
 from collections.abc import Iterator
 
-from inbound.cli.files import add_config_options
-from inbound.cli.help import TITLE
 from inbound.cli.main import parser
+from inbound.cli.shared.command import CONFIG, TITLE
 from scripts.made_tables import DOCS, with_tables
 
 DOCUMENT = DOCS / "cli.md"
@@ -58,7 +57,8 @@ def commands(
 def _common() -> list[argparse.Action]:
     """Return the options that name a configuration."""
     made = argparse.ArgumentParser(add_help=False)
-    add_config_options(made)
+    for add in CONFIG:
+        add(made)
     return made._actions
 
 

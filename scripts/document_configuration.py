@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from inbound.cli.schema_tables import tables
-from inbound.json_schema import configuration_schema
+from inbound.cli.tools.schema import tables
+from inbound.plan.plugins import configuration_schema
 from scripts.made_tables import DOCS, with_tables
 
 DOCUMENT = DOCS / "configuration.md"

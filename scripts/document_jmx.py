@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from inbound.jmx.model import Kind
-from inbound.jmx.tables import KINDS
+from inbound.observe.jmx.model import BeanType
+from inbound.observe.jmx.tables import KINDS
 from scripts.made_tables import DOCS, with_tables
 
 DOCUMENT = DOCS / "jmx.md"
@@ -22,7 +22,7 @@ def tables() -> str:
     return "\n".join(line for kind, keys in KINDS for line in _lines(kind, keys))
 
 
-def _lines(kind: Kind[Any], keys: tuple[str, ...]) -> Iterator[str]:
+def _lines(kind: BeanType[Any], keys: tuple[str, ...]) -> Iterator[str]:
     name = ",".join([f"inbound:type={kind.type}", *(f"{key}=..." for key in keys)])
     yield from (f"### `{name}`", f"{kind.description}.", "", "| attribute | type | | says |", "|---|---|---|---|")
     for attribute in kind.attributes:

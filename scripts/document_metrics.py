@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import yaml
 
-from inbound.metrics import SECTIONS
-from inbound.metrics.definition import AnySection, Definition
+from inbound.observe.metrics import SECTIONS
+from inbound.observe.metrics.definition import AnySection, Metric
 from scripts.made_tables import DOCS, with_tables
 
 DOCUMENT, ALERTS, DASHBOARD = DOCS / "metrics.md", DOCS / "alerts.yaml", DOCS / "grafana" / "inbound.json"
@@ -34,7 +34,7 @@ def alerts() -> str:
     rules = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
     lines = [
         "## What to alert on",
-        "The rules of [alerts.yaml](alerts.yaml), which say what to do. `page`: data waits for somebody; `ticket`: it can wait.",
+        "The rules of [alerts.yaml](alerts.yaml), which say what to do. `page`: data waits for an operator; `ticket`: it can wait.",
         "",
         "| alert | severity | holds for | expression |",
         "|---|---|---|---|",
@@ -63,7 +63,7 @@ def _lines(section: AnySection) -> Iterator[str]:
     yield ""
 
 
-def _type(metric: Definition[object]) -> str:
+def _type(metric: Metric[object]) -> str:
     unit = f", {metric.unit}" if metric.unit else ""
     label = f", by `{metric.label}`" if metric.label else ""
     return f"{metric.kind}{unit}{label}"

@@ -51,7 +51,7 @@ TAKE_OVER = Diagram(
         Ends(A, "SIGKILL"),
         Note(ZK, ("hears nothing for the session's", "time-out (10 s), then deletes", "A's id node and owner nodes")),
         Message(ZK, B, "watch: a member is gone", kind="answer"),
-        Note(B, ("works out the shares anew:", "orders/3 is for B now")),
+        Note(B, ("computes the shares again:", "orders/3 is for B now")),
         Message(
             B, ZK, "claim, one transaction:",
             ("check the gate", "set the epoch, if it is still 5", "create the owner node"),
@@ -74,10 +74,8 @@ ZOMBIE = Diagram(
         Message(ZK, B, "done; offset 180", kind="answer"),
         Message(B, ZK, "commit: check epoch 6, set 240"),
         Message(ZK, B, "done", kind="answer"),
-        Step("A wakes up, and believes what it believed before"),
-        Note(
-            A, ("its own clock says that the session", "is in doubt: batch.lost is set,", "nothing new is handed out")
-        ),
+        Step("A wakes up, and believes that it is the owner"),
+        Note(A, ("its own clock says that the session", "is in doubt: batch.lost is set,", "nothing new is delivered")),
         Message(A, ZK, "commit: check epoch 5, set 240"),
         Message(ZK, A, "refused, as a whole: the epoch is 6", kind="refused"),
         Note(A, ("drops orders/3 without a commit;", "ledger: fenced; on_exception", "gets PartitionLostError")),
@@ -143,7 +141,7 @@ def channel() -> str:
     down = left + step * 3 + wide / 2
     drawn += arrow(down, top + high + 4, down, bottom - 4)
     below = bottom + high + 64
-    drawn += box(left + step, below, 2 * step + wide, ("the ledger: what was handed out, answered, committed",), "note")
+    drawn += box(left + step, below, 2 * step + wide, ("the ledger: delivered, answered, committed",), "note")
     committer = left + step * 2 + wide / 2
     for x, text in ((down - 45, "begun"), (down + 45, "done"), (committer, "settled")):
         drawn += arrow(x, bottom + high + 4, x, below - 4, "answer")

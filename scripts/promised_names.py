@@ -1,6 +1,6 @@
 """What users have in their files, scripts and dashboards: keys of the configuration, commands with their options, metrics.
 
-`tests/earlier/promised_names.txt` holds those of the last release; tests/test_compatibility.py fails when one of them is
+`tests/earlier/promised_names.txt` holds those of the last release; tests/repository/test_compatibility.py fails when one of them is
 gone. Adding names there is a step of each release: `python -m scripts.promised_names`. It never takes one out: that is
 done by hand, after the name has been deprecated for a release (docs/upgrading.md).
 """
@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from inbound.cli.main import parser
-from inbound.cli.schema_tables import tables
-from inbound.json_schema import configuration_schema
-from inbound.metrics import SECTIONS
+from inbound.cli.tools.schema import tables
+from inbound.observe.metrics import SECTIONS
+from inbound.plan.plugins import configuration_schema
 
 PROMISED = Path(__file__).resolve().parent.parent / "tests" / "earlier" / "promised_names.txt"
 

@@ -33,23 +33,23 @@ TOOLS: dict[str, tuple[str, ...]] = {
     "audit": ("scripts/audit",),
     "docs site": (sys.executable, "-m", "scripts.docs_site"),
 }
-#: How a tool ends that found nothing wrong, and could not find out all of what it is for.
+#: How a tool ends that found nothing wrong, and could not look at everything.
 NOT_KNOWN = 75
 #: What pytest is given for each stage of tests.
 TESTS: dict[str, tuple[str, ...]] = {
-    "structure": ("tests/test_layers.py", "tests/test_packaging.py"),
+    "structure": ("tests/repository/test_layers.py", "tests/repository/test_packaging.py"),
     "unit": ("tests", "--ignore=tests/simulation"),
     "simulation": ("tests/simulation",),
     "integration": ("integration",),
 }
-#: xdist gives each process one file after the other, in the order that tests/two_processes.py says.
-#: One that dies is not replaced: xdist would wait for ever for what was given to it.
+#: xdist gives each process one file after the other, in the order that tests/cli/two_processes.py says.
+#: One that dies is not replaced: xdist would wait forever for what was given to it.
 TWO_PROCESSES = (
-    "-p", "tests.two_processes", "-n", "2", "--dist", "loadscope", "--no-loadscope-reorder", "--max-worker-restart=0",
+    "-p", "tests.cli.two_processes", "-n", "2", "--dist", "loadscope", "--no-loadscope-reorder", "--max-worker-restart=0",
 )  # fmt: skip
 #: Stages with servers, which mostly wait. The others run beside them and leave them the processors.
 WITH_SERVERS = ("integration",)
-#: Seconds between two lines of progress, where nobody looks on and where somebody does.
+#: Seconds between two lines of progress, without a terminal and with one.
 PROGRESS, PROGRESS_SEEN = 30.0, 1.0
 
 
@@ -151,7 +151,7 @@ class Stage:
 
 
 def run(stages: Sequence[Stage]) -> None:
-    """Run all stages, those with servers beside the others; print what they say as they end, and progress meanwhile."""
+    """Run all stages, those with servers beside the others; print what they say as they end, and progress in between."""
     lanes = [[s for s in stages if (s.name in WITH_SERVERS) is with_servers] for with_servers in (False, True)]
     over = threading.Event()
     printing = threading.Lock()

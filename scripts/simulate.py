@@ -13,11 +13,12 @@ import json
 import logging
 import sys
 
-from inbound.testing.simulation import PLANS, Report, campaign, plan_of, play, shrink, story
+from inbound.testing.simulation import PLANS, Report, campaign, plan_of, shrink, story
 from inbound.testing.simulation.reset_faults import EVERY_KIND
 from inbound.testing.simulation.stage import STATES
 from tests.simulation import ingress
 from tests.simulation.mutants import MUTANTS
+from tests.simulation.proved import play
 from tests.simulation.search import SEARCHED, SEEDS, SHOWN_BY_TRACES, Player, cores, recorded
 
 #: Of mixed seeds each one of so many is played as one of the ingress, too.
@@ -55,7 +56,7 @@ def tell(seed: int, kind: str) -> int:
         return int(bool(play_ingress(range(seed, seed + 1), kind)["ingress_violations"]))
     outcome = play(plan_of(seed, kind))
     if not outcome.failed:
-        print(f"seed {seed}: {outcome.steps} steps, {outcome.handed_out} batches handed out, nothing violated")
+        print(f"seed {seed}: {outcome.steps} steps, {outcome.handed_out} batches delivered, nothing violated")
         return 0
     print(f"seed {seed} fails: {outcome.why}\ncutting it down ...", file=sys.stderr)
     print(story(shrink(outcome, play)))
@@ -65,7 +66,7 @@ def tell(seed: int, kind: str) -> int:
 def play_all(seeds: range, kind: str) -> dict[str, float]:
     """Play all seeds, with progress; tell the first that fails."""
     report = None
-    for report in campaign(seeds, processes=cores(), kind=kind):
+    for report in campaign(seeds, processes=cores(), kind=kind, play=play):
         progress(f"{report.seeds} of {len(seeds)} seeds, {len(report.failures)} failed")
     progress("", end=True)
     if report is None:
@@ -75,7 +76,7 @@ def play_all(seeds: range, kind: str) -> dict[str, float]:
     if report.failures:
         tell(min(report.failures), kind)
     print(
-        f"{report.seeds} seeds in {report.seconds:.1f} s: {report.steps} steps, {report.handed_out} batches handed out, "
+        f"{report.seeds} seeds in {report.seconds:.1f} s: {report.steps} steps, {report.handed_out} batches delivered, "
         f"{report.repeated} records repeated, each for a reason, {len(report.failures)} seeds with violations"
     )
     return {
@@ -124,7 +125,7 @@ def replay_mutants() -> dict[str, float]:
 
 
 def progress(text: str, *, end: bool = False) -> None:
-    """Show how far it is, where somebody is looking."""
+    """Show how far it is, on a terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="" if not end else "\r", file=sys.stderr, flush=True)
 

@@ -8,7 +8,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings, strategies
 
-from inbound.config.known_secrets import KNOWN
+from inbound.config.secrets import KNOWN
 from tests.waiting import slowness
 
 #: Tests should take less than 0.25 s. Judged by processor time, with that of ended child processes, for a busy machine
@@ -30,7 +30,8 @@ def all_characters_are_known() -> None:
 @pytest.fixture(autouse=True)
 def nothing_is_secret_from_the_last_test() -> None:
     """What a test called a password is an ordinary word in the next one."""
-    KNOWN.forget()
+    KNOWN._forms.clear()
+    KNOWN._pattern = None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,7 +15,7 @@ class Heartbeat:
     """A thread that does nothing but wake up, as ZooKeeper's does. Use it as a context manager around what is measured.
 
     What counts is the processor time of this process between two beats, not the time: of a machine that is busy with others
-    nothing is measured. Python hands over after 5 ms, but for what is done in C in one piece.
+    nothing is measured. Python switches threads after 5 ms, but for what is done in C in one piece.
     """
 
     def __init__(self) -> None:

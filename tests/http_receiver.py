@@ -1,4 +1,4 @@
-"""A receiver of HTTP requests on a port of this machine, that answers as it is told."""
+"""A receiver of HTTP requests on a port of this machine, with scripted answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A receiver that sends back the bytes that it is told to, whether they are HTTP or not."""
+"""A receiver that sends back scripted bytes, whether they are HTTP or not."""
 
 from __future__ import annotations
 

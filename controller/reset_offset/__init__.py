@@ -3,10 +3,14 @@
     command = ResetCommand(name=new_name(wall), ref=ref, info=info, spec=ResetSpec(to=To.EARLIEST), created=wall)
     await submit(zk, command)
 
-and whichever process runs a `ResetController` carries it out; a `ControllerFactory` makes one.
+and any process that runs a `ResetController` carries it out; a `ControllerFactory` makes one.
+
+A reset is a node, and its state stands there. Each step is one transaction conditional on that node's version, so any number
+of leaders may run, and each may die. Consumers are stopped and started by a `DataPlane`; brokers are asked by `TopicLogs`:
+this room knows no Kafka client. Begin with `model.py` (states and conditions), then `reconciler.py`, one function per state.
 """
 
-from inbound.controller.reset_offset.commands import (
+from inbound.controller.reset_offset.command import (
     ResetCommand,
     cancel,
     listing,
@@ -16,9 +20,8 @@ from inbound.controller.reset_offset.commands import (
     submit,
 )
 from inbound.controller.reset_offset.consumer_manager import ConsumerManager, GroupLifecycle, GroupLockedError
-from inbound.controller.reset_offset.controller import ResetController
+from inbound.controller.reset_offset.controller import ControllerFactory, ResetController
 from inbound.controller.reset_offset.data_plane import DataPlane, Replica, ZkDataPlane
-from inbound.controller.reset_offset.factory import ControllerFactory
 from inbound.controller.reset_offset.model import (
     Condition,
     ConditionType,
@@ -27,11 +30,11 @@ from inbound.controller.reset_offset.model import (
     RefInfo,
     RefMapper,
     ResetSpec,
+    State,
     To,
     TopicLog,
     TopicLogs,
 )
-from inbound.controller.reset_offset.states import State
 
 __all__ = [
     "Condition",

@@ -1,4 +1,4 @@
-"""ConsumerManager: the lifecycle and the lock of each group of consumers that a process runs, for data planes of any kind.
+"""Lifecycle and lock of each group that a process runs.
 
     manager = ConsumerManager(clock.now)
     manager.add("orders-svc", lifecycle)          # has `stop()` and `start()`
@@ -7,7 +7,7 @@
     await manager.start("orders-svc", token)      # and unlocks it
 
 Consumers of inbound itself need no such lock: the gate is part of each transaction by which one of them takes a partition,
-so what an operator or a new configuration wants meanwhile takes effect when it opens (`inbound.resets`).
+so an operation or a new configuration takes effect when it opens (`inbound.group.reset_participant`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -25,20 +24,23 @@ from inbound.errors import ResetError
 
 log = logging.getLogger(__name__)
 
-#: A lock that is not renewed for so long is free: seconds. Its owner repeats what it asks for much more often, and another
+#: A lock that is not renewed for so long is free: seconds. Its owner repeats its requests much more often, and another
 #: leader that goes on in its place needs some seconds only.
 LOCK_SECONDS = 60.0
 
 
 class GroupLockedError(ResetError):
-    """Another reset has locked the group: wait until that is over, or until its lock has expired."""
+    """Another reset has locked the group: wait for its end or expiry."""
 
 
 class GroupLifecycle(Protocol):
-    """Stops and starts the consumers of one group. Both are idempotent, never block, and are called by any thread."""
+    """Stops and starts the consumers of one group.
+
+    Both are idempotent, never block, and are called by any thread.
+    """
 
     def stop(self) -> Call[None]:
-        """Begin to stop: batches in hand end and are committed. The Call completes when nobody reads any more."""
+        """Begin to stop: batches in hand end and are committed. The Call completes when no consumer reads any more."""
 
     def start(self) -> Call[None]:
         """Begin to start. The Call completes when that has come about."""
@@ -62,7 +64,7 @@ class GroupStatus:
     token: str | None = None  # of the lock; None: it is not locked
     owner: str = ""  # who holds it, for people
     expires_in: float | None = None  # seconds
-    waiting: tuple[str, ...] = ()  # what was asked for meanwhile, in its order
+    waiting: tuple[str, ...] = ()  # requests that wait for its end, in their order
 
     def told(self) -> str:
         """Return it in one line for people."""
@@ -87,15 +89,18 @@ class _Lock:
 @dataclass
 class _Group:
     lifecycle: GroupLifecycle
+    moving: Call[None]  # the stop or start that is in progress, or was the last one
     life: Life = Life.RUNNING
-    moving: Call[None] | None = None  # the stop or start that is under way
     lock: _Lock | None = None
     waiting: dict[str, Callable[[], object]] = field(default_factory=dict)
     catching_up: bool = False  # what has waited is being carried out; what is asked for now goes behind it
 
 
 class ConsumerManager:
-    """All methods from any thread. What was asked for meanwhile is carried out by the thread that ends the lock."""
+    """Lifecycles and locks of groups.
+
+    Any thread; the thread that ends a lock carries out the requests that waited.
+    """
 
     def __init__(self, now: Callable[[], float], *, lock_seconds: float = LOCK_SECONDS) -> None:
         """`now` returns seconds on a clock that does not jump; locks expire by it."""
@@ -109,11 +114,9 @@ class ConsumerManager:
     def add(self, group: str, lifecycle: GroupLifecycle) -> None:
         """Take on a group that runs, or the new lifecycle of one that is known; a lock of it stays."""
         with self._mutex:
-            known = self._groups.get(group)
-            if known is None:
-                self._groups[group] = _Group(lifecycle)
-            else:
-                known.lifecycle = lifecycle
+            running: Call[None] = Call(f"start of group {group}")
+            running.succeed(None)
+            self._groups.setdefault(group, _Group(lifecycle, running)).lifecycle = lifecycle
 
     def remove(self, group: str) -> None:
         """Forget a group, with its lock and what waits for it."""
@@ -128,22 +131,13 @@ class ConsumerManager:
         """
         self.expire()
         with self._mutex:
-            found = self._known(group)
-            lock = found.lock
-            if lock is None:
-                return GroupStatus(group, found.life, waiting=tuple(found.waiting))
-            left = max(0.0, lock.until - self._now())
-            return GroupStatus(group, found.life, lock.token, lock.owner, left, tuple(found.waiting))
+            return self._status(group, self._known(group))
 
     def statuses(self) -> list[GroupStatus]:
         """Return what is known of all groups, by name."""
+        self.expire()
         with self._mutex:
-            names = sorted(self._groups)
-        found = []
-        for name in names:
-            with suppress(ResetError):  # removed meanwhile
-                found.append(self.status(name))
-        return found
+            return [self._status(name, found) for name, found in sorted(self._groups.items())]
 
     # -- the lock ------------------------------------------------------------------------------------------------------
 
@@ -159,7 +153,7 @@ class ConsumerManager:
             self._take(group, token, owner, seconds)
 
     def unlock(self, group: str, token: str) -> tuple[str, ...]:
-        """End the lock of `token`, and carry out what was asked for meanwhile. Returns the names of that.
+        """End the lock of `token`, and carry out the requests that waited. Returns their names.
 
         Of a group that is not locked, or by another token, nothing: to unlock twice is safe. It does not start the group.
 
@@ -176,7 +170,7 @@ class ConsumerManager:
     def expire(self) -> list[str]:
         """End the locks whose owners have not been heard of in time; their groups go on as before. Returns those groups.
 
-        Called by every other method, and to be called now and then by who embeds this: else nobody finds out in time.
+        Every other method calls it. An embedding program calls it now and then, so that locks end in time.
         """
         now = self._now()
         with self._mutex:
@@ -187,7 +181,7 @@ class ConsumerManager:
             assert lock is not None
             log.warning(
                 "group %s: the lock of %s (%s) was not renewed for %.0f s and is free; the group is started again", name,
-                lock.owner or "somebody unknown", lock.token, lock.seconds,
+                lock.owner or "an unknown owner", lock.token, lock.seconds,
             )  # fmt: skip
             self._move(group, Life.STARTING)
             self._catch_up(name, group)
@@ -208,7 +202,7 @@ class ConsumerManager:
         return self._move(found, Life.STOPPING)
 
     def start(self, group: str, token: str) -> Call[None]:
-        """Have a group started, and unlock it when it is; what was asked for meanwhile is carried out then.
+        """Have a group started, then unlock it and carry out the requests that waited.
 
         Without a lock (it has expired, or this was done before) it is started if it does not run.
 
@@ -221,7 +215,7 @@ class ConsumerManager:
             found = self._known(group)
             self._refuse_other(group, found, token)
         started = self._move(found, Life.STARTING)
-        started.when_done(lambda: self._started(group, token, started))
+        started.when_done(lambda: self._started(group, token))
         return started
 
     # -- what others ask for -----------------------------------------------------------------------------------------------
@@ -255,12 +249,21 @@ class ConsumerManager:
             )
         return found
 
+    def _status(self, group: str, found: _Group) -> GroupStatus:
+        lock, waiting = found.lock, tuple(found.waiting)
+        if lock is None:
+            return GroupStatus(group, found.life, waiting=waiting)
+        return GroupStatus(group, found.life, lock.token, lock.owner, self._left(lock), waiting)
+
+    def _left(self, lock: _Lock) -> float:
+        return max(0.0, lock.until - self._now())
+
     def _refuse_other(self, group: str, found: _Group, token: str) -> None:
         lock = found.lock
         if lock is not None and lock.token != token:
             raise GroupLockedError(
                 f"group {group}: locked by {lock.owner or 'another reset'} ({lock.token}); wait until that is over, it "
-                f"expires in {max(0.0, lock.until - self._now()):.0f} s if it is not renewed"
+                f"expires in {self._left(lock):.0f} s if it is not renewed"
             )
 
     def _take(self, group: str, token: str, owner: str, seconds: float | None) -> _Group:
@@ -275,18 +278,15 @@ class ConsumerManager:
         """Have a group stopped or started; once, as long as nothing else was asked for and nothing has failed."""
         there = Life.STOPPED if to is Life.STOPPING else Life.RUNNING
         with self._mutex:
-            if found.life is there and found.moving is None:
-                return _done(there)
-            if found.life is to and found.moving is not None:
+            if found.life in (there, to) and not found.moving.failed:
                 return found.moving
             moving = found.moving = Call(f"{to.value} of a group")
             found.life, lifecycle = to, found.lifecycle
         try:
             answer = lifecycle.stop() if to is Life.STOPPING else lifecycle.start()
         except Exception as error:
-            self._moved(found, moving, to, error)
-            moving.fail(error)
-            return moving
+            answer = Call(moving.what)
+            answer.fail(error)
         answer.when_done(lambda: self._answered(found, moving, to, there, answer))
         return moving
 
@@ -294,34 +294,23 @@ class ConsumerManager:
         try:
             answer.result()
         except BaseException as error:
-            self._moved(found, moving, to, error)
+            log.error("a group could not come through %s: %s; it is tried when it is asked for again", to.value, error)
             moving.fail(error)
             return
-        self._moved(found, moving, there, None)
+        with self._mutex:
+            if found.moving is moving:  # else another stop or start was asked for since
+                found.life = there
         moving.succeed(None)
 
-    def _moved(self, found: _Group, moving: Call[None], life: Life, error: BaseException | None) -> None:
-        with self._mutex:
-            if found.moving is moving:  # else something else was asked for meanwhile
-                found.moving, found.life = None, life
-        if error is not None:
-            log.error(
-                "a group could not come through %s: %s; it is tried when it is asked for again", life.value, error
-            )
-
-    def _started(self, group: str, token: str, started: Call[None]) -> None:
-        try:
-            started.result()
-        except BaseException:
-            return  # whoever waits for the Call hears of it; the lock stays until it is asked for again, or expires
+    def _started(self, group: str, token: str) -> None:
+        """Unlock a group that runs. After a failure the lock stays until `start` is called again, or it expires."""
         with self._mutex:
             found = self._groups.get(group)
-            if found is None or found.life is not Life.RUNNING:
-                return  # stopped again meanwhile: that is another lock
-        self.unlock(group, token)
+        if found is not None and found.life is Life.RUNNING:  # else stopped again since: that is another lock
+            self.unlock(group, token)
 
     def _catch_up(self, group: str, found: _Group) -> tuple[str, ...]:
-        """Carry out what has waited, in its order; what is asked for meanwhile goes to the end of it."""
+        """Carry out the waiting requests in their order; new requests go to the end."""
         done: list[str] = []
         with self._mutex:
             if found.catching_up:
@@ -329,7 +318,7 @@ class ConsumerManager:
             found.catching_up = True
         while True:
             with self._mutex:
-                if found.lock is not None or not found.waiting:  # locked anew: the rest goes on waiting
+                if found.lock is not None or not found.waiting:  # locked again: the rest keeps waiting
                     found.catching_up = False
                     return tuple(done)
                 what = next(iter(found.waiting))
@@ -342,9 +331,3 @@ class ConsumerManager:
                     "group %s: %s, which had waited for a reset, failed: %s; ask for it again", group, what, error
                 )
                 log.debug("group %s: where it failed", group, exc_info=True)
-
-
-def _done(there: Life) -> Call[None]:
-    call: Call[None] = Call(there.value)
-    call.succeed(None)
-    return call

@@ -1,23 +1,21 @@
-"""ResetController: finds resets, carries them out or watches others do it, and clears away what has ended."""
+"""Finds resets, carries them out or follows their leader, prunes ended ones."""
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from inbound.controller.reset_offset.command import PATHS, ResetCommand, decode
-from inbound.controller.reset_offset.commands import prune, read_all
-from inbound.controller.reset_offset.data_plane import DataPlane, ZkDataPlane
-from inbound.controller.reset_offset.group import open_abandoned
-from inbound.controller.reset_offset.model import RefMapper, TopicLogs
+from inbound.controller.reset_offset.command import PATHS, ResetCommand, decode, prune, read_all
+from inbound.controller.reset_offset.data_plane import DataPlane, Signal, Watches, ZkDataPlane
+from inbound.controller.reset_offset.model import RefMapper, State, TopicLogs
+from inbound.controller.reset_offset.moves import open_abandoned
 from inbound.controller.reset_offset.reconciler import Reconciler
-from inbound.controller.reset_offset.signals import Signal, Watches
-from inbound.controller.reset_offset.states import State
 from inbound.coordinators.nodes import OPEN
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.tasks import Tasks
-from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES, Call, Create, Delete, RefusedError, ZooKeeper
+from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES, Call, Create, Delete, RefusedError, ZooKeeper, get_all
 from inbound.errors import InboundError, TransientError
 
 log = logging.getLogger(__name__)
@@ -28,14 +26,6 @@ LOOK_EVERY, FOLLOW_EVERY = 60.0, 5.0
 RETRY, AFTER_ERROR = 0.25, 5.0
 #: A leader under which nothing has changed for so long is not waited for: it may be stuck. Two leaders do no harm.
 OVERTAKE = 15.0
-
-
-@dataclass(eq=False)
-class Ended:
-    """For metrics: how many resets this process has led to their end, and how many seconds the last one of each took."""
-
-    count: dict[State, int] = field(default_factory=dict)
-    seconds: dict[State, float] = field(default_factory=dict)
 
 
 class _Lead:
@@ -61,10 +51,12 @@ class _Lead:
 
 
 class ResetController:
-    """One process's part in resets. Runs as coroutines on `tasks`: `run` for good, or `lead` for one reset.
+    """One process's part in resets.
 
-    Resets of different groups go side by side. Whoever makes a reset's `leader` node carries it out; it goes with its
-    session, and then another process goes on. That only saves work: steps are safe with any number of leaders.
+    Runs as coroutines on `tasks`: `run` for good, or `lead` for one reset.
+
+    Resets of different groups go side by side. The process that makes a reset's `leader` node carries it out; when its session
+    ends, another process goes on. That only saves work: steps are safe with any number of leaders.
     """
 
     def __init__(
@@ -88,7 +80,9 @@ class ResetController:
         """
         self.zk = zk
         self._largest = largest
-        self.ended = Ended()
+        #: For metrics: how many resets this process has led to their end, and how many seconds the last one of each took.
+        self.ended: Counter[State] = Counter()
+        self.last_seconds: dict[State, float] = {}
         self._tasks = tasks
         self._logs = logs
         self._mapper = mapper
@@ -99,7 +93,7 @@ class ResetController:
         self._watches = Watches(zk, self._signal.set)
         self._leads: dict[str, tuple[_Lead, Call[ResetCommand | None]]] = {}
         self._finished: dict[str, ResetCommand] = {}  # need not be read again
-        self._orphans: set[str] = set()  # groups whose reset went away before its end: perhaps nobody of them runs
+        self._orphans: set[str] = set()  # groups whose reset went away before its end: maybe no member of them runs
         self._told: set[str] = set()
         self._closing = False
 
@@ -124,7 +118,7 @@ class ResetController:
 
     @property
     def unfinished(self) -> int:
-        """How many resets are known that have not ended, whoever carries them out. Any thread."""
+        """How many known resets have not ended, whichever process carries them out. Any thread."""
         return sum(not call.done for _, call in list(self._leads.values()))
 
     @property
@@ -135,7 +129,7 @@ class ResetController:
         return list(told.values())
 
     async def run(self) -> None:
-        """Carry out whatever comes, until `close`. Returns only then."""
+        """Carry out resets as they come, until `close`. Returns only then."""
         while not self._closing:
             wait = LOOK_EVERY
             try:
@@ -192,14 +186,14 @@ class ResetController:
         if command is None and lead.group is not None:
             self._orphans.add(lead.group)
         if command is not None and command.ended is not None and lead.leads_in is not None:
-            self.ended.count[command.state] = self.ended.count.get(command.state, 0) + 1
-            self.ended.seconds[command.state] = max(0.0, command.ended - command.created)
+            self.ended[command.state] += 1
+            self.last_seconds[command.state] = max(0.0, command.ended - command.created)
 
     async def _open_gates(self, group: str) -> None:
-        """Open what nobody else will open: see `open_abandoned`."""
+        """Open gates whose reset is gone: see `open_abandoned`."""
         paths = GroupPaths(group)
-        calls = [(t, self.zk.get(paths.gate(t))) for t in await self.zk.children(paths.all_gates) or ()]
-        gates = [(topic, await call) for topic, call in calls]
+        topics = await self.zk.children(paths.all_gates) or ()
+        gates = zip(topics, await get_all(self.zk, map(paths.gate, topics)), strict=True)
         for topic in [topic for topic, gate in gates if gate is not None and gate.data != OPEN]:
             closed_by = await open_abandoned(self.zk, paths.gate(topic))
             if closed_by is not None:
@@ -227,7 +221,7 @@ class ResetController:
                     lead.told = str(error)
                     log.error("reset %s: %s; trying again every %.0f s", lead.name, error, AFTER_ERROR)
                 wait = AFTER_ERROR
-            except Exception:  # also of a RefMapper or a data plane of somebody else
+            except Exception:  # also of a user's RefMapper or data plane
                 log.exception("reset %s: failed unexpectedly; tried again in %.0f s", lead.name, AFTER_ERROR)
                 wait = AFTER_ERROR
             if wait is None:
@@ -283,3 +277,33 @@ class ResetController:
             await self.zk.transaction([Delete(PATHS.leader(lead.name))])
         except InboundError as error:
             log.debug("reset %s: its leader node goes with our session (%s)", lead.name, error)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControllerFactory:
+    """Makes a ResetController for each connection to ZooKeeper.
+
+        factory = ControllerFactory(mapper=MyMapper(), logs=KafkaTopicLogs(connect), plane=MyDispatchers())
+        ...
+        controller = factory(zk, tasks)
+        tasks.spawn(controller.run(), "resets of offsets")
+
+    Its maker owns `logs` and `plane`, and closes them after the controllers.
+    """
+
+    #: Finds topic and group of what a reset names. None: only resets that come with both are carried out.
+    mapper: RefMapper | None = None
+    #: What the brokers are asked with.
+    logs: TopicLogs
+    #: Who stops and starts the consumers. None: consumers of inbound, by the gate and their owner nodes.
+    plane: DataPlane | None = None
+    #: Stands in the nodes of resets that it carries out, for people.
+    name: str = ""
+    #: Whose gates are opened if their reset is gone.
+    groups: Callable[[], Iterable[str]] = tuple
+
+    def __call__(self, zk: ZooKeeper, tasks: Tasks) -> ResetController:
+        """Return a controller on this connection; it does nothing before `run` or `lead` is spawned on `tasks`."""
+        return ResetController(
+            zk, tasks, self.logs, mapper=self.mapper, plane=self.plane, name=self.name, groups=self.groups
+        )

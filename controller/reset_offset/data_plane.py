@@ -1,24 +1,83 @@
-"""Who stops and starts the consumers of a group: a protocol, and the one that inbound's own consumers follow."""
+"""Data planes stop and start a group's consumers; one is for inbound's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from inbound.clock import Clock
 from inbound.controller.reset_offset.command import decode
 from inbound.controller.reset_offset.model import RefInfo
-from inbound.controller.reset_offset.signals import Watches
-from inbound.controller.reset_offset.targets import numbers
+from inbound.controller.reset_offset.targets import partitions_text
 from inbound.coordinators.nodes import BadNodeError
 from inbound.coordinators.paths import GroupPaths
-from inbound.coordinators.zookeeper import ZooKeeper
+from inbound.coordinators.zookeeper import Call, Node, Watch, ZooKeeper, get_all
+from inbound.errors import ZkAmbiguousError
+
+
+class Signal:
+    """An event that any thread may set, and one task awaits."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._is_set = False
+        self._waiting: Call[None] | None = None
+
+    def set(self) -> None:
+        """Let the waiting task, or the next one to wait, go on. Any thread."""
+        with self._lock:
+            self._is_set = True
+            waiting = self._waiting
+        if waiting is not None:
+            waiting.succeed(None)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until it is set, for `seconds` at most. One task at a time."""
+        waiting: Call[None] = Call("a change", self._clock.now() + seconds)
+        with self._lock:
+            is_set, self._waiting = self._is_set, waiting
+        if not is_set:
+            try:
+                await waiting
+            except ZkAmbiguousError:
+                pass  # the time is over
+        with self._lock:
+            self._is_set, self._waiting = False, None
+
+
+class Watches:
+    """Reads that leave a watch, which is set again once it fired.
+
+    Used by one thread; the watches fire on any.
+    """
+
+    def __init__(self, zk: ZooKeeper, changed: Callable[[], None]) -> None:
+        """`changed` is called, on any thread, when something that was read through here is not as it was any more."""
+        self._zk = zk
+        self._nodes: defaultdict[str, Watch] = defaultdict(lambda: Watch(changed))
+        self._lists: defaultdict[str, Watch] = defaultdict(lambda: Watch(changed))
+
+    def get(self, path: str) -> Call[Node | None]:
+        """Read a node; see `ZooKeeper.get`."""
+        return self._nodes[path].get(self._zk, path)
+
+    async def children(self, path: str) -> list[str] | None:
+        """List a node's children; see `ZooKeeper.children`. On an absent node the watch waits for its making."""
+        names = await self._lists[path].children(self._zk, path)
+        if names is None and await self.get(path) is not None:
+            return await self.children(path)
+        return names
+
 
 #: How long partitions may stay as they are, with some that had an owner before and have none, until they are left at that:
 #: seconds. Longer than a session, a joiner's wait and a few rebalances; a coordinator that does not take them (a static
 #: member that is gone) will not take them later either.
 START_PATIENCE = 30.0
-#: Of so many partitions it is said by name who still owns them, if they have stayed the same for so many seconds: while
+#: The owners of so many partitions are named, if these have stayed the same for so many seconds: while
 #: members let go there are looks at every owner node that goes.
 NAMED_OWNERS, NAME_AFTER = 64, 0.5
 
@@ -27,9 +86,9 @@ _Since = dict[str, tuple[frozenset[int], float]]  # by token: which partitions, 
 
 @dataclass(frozen=True)
 class Replica:
-    """One replica's answer: whether it has done what was asked for; if not, what it waits for or what is wrong."""
+    """One replica's answer: done, or the reason why not."""
 
-    name: str  # empty: it is about the group as a whole, and nobody in particular
+    name: str  # empty: the answer is about the group as a whole
     done: bool
     message: str = ""
 
@@ -55,13 +114,13 @@ class DataPlane(Protocol):
 
 
 class ZkDataPlane:
-    """Consumers of inbound: they see the gate close and open, and the owner nodes tell what they have done.
+    """Consumers of inbound: the gate stops and starts them, owner nodes answer.
 
     The gate itself belongs to the reset, and is not touched here.
     """
 
     def __init__(self, zk: ZooKeeper, watches: Watches) -> None:
-        """`watches` bring whoever leads back when owner nodes come and go."""
+        """`watches` wake the leader when owner nodes come and go."""
         self._zk = zk
         self._watches = watches
         self._left: _Since = {}
@@ -73,20 +132,20 @@ class ZkDataPlane:
         owned = await self._owned(paths, group.topic)
         since = _since(self._left, token, owned, self._zk.clock.now())
         if owned and (len(owned) > NAMED_OWNERS or self._zk.clock.now() - since < NAME_AFTER):
-            return [Replica("", done=False, message=f"still owns {_partitions(owned)}")]
-        calls = [(partition, self._zk.get(paths.owner(group.topic, partition))) for partition in sorted(owned)]
+            return [Replica("", done=False, message=f"still owns {partitions_text(owned)}")]
+        nodes = await get_all(self._zk, [paths.owner(group.topic, partition) for partition in sorted(owned)])
         holding: dict[str, list[int]] = {}
-        for partition, call in calls:
-            node = await call
+        for partition, node in zip(sorted(owned), nodes, strict=True):
             if node is not None:
                 holding.setdefault(node.data.decode(errors="replace"), []).append(partition)
         names = {*(await self._zk.children(paths.ids) or ()), *holding}
-        return [Replica(name, name not in holding, _still(holding.get(name, ()))) for name in sorted(names)]
+        still = {name: f"still owns {partitions_text(partitions)}" for name, partitions in holding.items()}
+        return [Replica(name, name not in holding, still.get(name, "")) for name in sorted(names)]
 
     async def start(self, group: RefInfo, token: str) -> Sequence[Replica]:
         """All have started when every partition that had an owner before has one again. See `DataPlane.start`.
 
-        What nobody takes for `START_PATIENCE` is left at that: its member is gone, and no other is meant to have it.
+        A partition that no member takes for `START_PATIENCE` is left alone: its member is gone, and no other is meant to have it.
         """
         paths = GroupPaths(group.group)
         before = await self._owned_before(token)
@@ -97,7 +156,7 @@ class ZkDataPlane:
             return [Replica(name, done=True) for name in members]
         clock = self._zk.clock.now()
         done = clock - _since(self._missing, token, missing, clock) >= START_PATIENCE
-        told = f"{_partitions(missing)} had an owner before and {'has' if len(missing) == 1 else 'have'} none now"
+        told = f"{partitions_text(missing)} had an owner before and {'has' if len(missing) == 1 else 'have'} none now"
         return [Replica(name, done, told) for name in members or [""]]
 
     async def _owned(self, paths: GroupPaths, topic: str) -> frozenset[int]:
@@ -109,7 +168,7 @@ class ZkDataPlane:
         try:
             return () if node is None else decode(token, node).owned
         except BadNodeError:
-            return ()  # the token of somebody who uses this data plane for other things than resets
+            return ()  # not the token of a reset
 
 
 def _since(known: _Since, token: str, partitions: frozenset[int], now: float) -> float:
@@ -117,13 +176,3 @@ def _since(known: _Since, token: str, partitions: frozenset[int], now: float) ->
     before, since = known.get(token, (frozenset(), now))
     known[token] = partitions, since if before == partitions else now
     return known[token][1]
-
-
-def _still(partitions: Iterable[int]) -> str:
-    some = list(partitions)
-    return f"still owns {_partitions(some)}" if some else ""
-
-
-def _partitions(partitions: Iterable[int]) -> str:
-    some = sorted(partitions)
-    return f"partition{'' if len(some) == 1 else 's'} {numbers(some)}"

@@ -1,13 +1,14 @@
-"""What a reset of offsets is made of: specification, reference, conditions, status. Plain values, no I/O."""
+"""Specification, reference, states and conditions of a reset. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 from inbound.coordinators.zookeeper import Call
+from inbound.runtime.transitions import Transitions
 
 
 class To(Enum):
@@ -36,7 +37,7 @@ class ResetSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Ref:
-    """What a reset is about, in the words of whoever asked; a RefMapper finds topic and group."""
+    """The object that a reset names; see `RefMapper`."""
 
     kind: str
     name: str
@@ -61,7 +62,10 @@ class RefInfo:
 
 
 class RefMapper(Protocol):
-    """Finds topic and group of a reference. Called on the controller's thread: it must not wait for anything."""
+    """Finds topic and group of a reference.
+
+    Called on the controller's thread: it must not wait for anything.
+    """
 
     def map(self, ref: Ref) -> RefInfo:
         """Return what `ref` stands for.
@@ -103,7 +107,10 @@ class Moved:
 
 @dataclass(frozen=True)
 class TopicLog:
-    """What the brokers say of a topic: for each partition the log's start and end, and where a time begins if asked."""
+    """The brokers' answer about a topic, for each partition.
+
+    `ranges` are the log's start and end; `at_time` is where a time begins, if asked.
+    """
 
     topic: str
     topic_id: str | None
@@ -112,10 +119,155 @@ class TopicLog:
 
 
 class TopicLogs(Protocol):
-    """Asks the brokers. Any thread; the answer comes as a Call, as ZooKeeper's do."""
+    """Asks the brokers.
+
+    Any thread; the answer comes as a Call, as ZooKeeper's do.
+    """
 
     def ask(self, topic: str, time: float | None = None) -> Call[TopicLog | None]:
         """Ask for all partitions of `topic`; None: there is no such topic.
 
         The Call fails with BrokerUnavailableError if some leader does not answer: the caller asks again.
         """
+
+
+# -- states and conditions ---------------------------------------------------------------------------------------------
+
+#: A condition's message is cut after so many characters: it stands in the node, which each step rewrites.
+LONGEST_MESSAGE = 2000
+
+TYPES: tuple[ConditionType, ...] = get_args(ConditionType)
+
+
+class State(Enum):
+    """How far a reset has come.
+
+    It stands in the command's node; each leader continues from there.
+    """
+
+    ACCEPTED = "accepted"  # submitted; topic and group are to be found
+    MAPPED = "mapped"  # topic and group are known; waits until it is first of its group
+    ACQUIRED = "acquired"  # who is to be stopped is known; nothing is stopped yet
+    STOPPING = "stopping"  # the gate is closed; members drain, commit and release
+    STOPPED = "stopped"  # no partition has an owner; old offsets and targets are stored, nothing is moved
+    MOVING = "moving"  # some chunks are moved, others not yet; only where one transaction cannot hold all
+    UPDATED = "updated"  # all offsets are moved; the gate is still closed
+    STARTING = "starting"  # the gate is open; members take their partitions again
+    SUCCEEDED = "succeeded"
+    CANCELLING = "cancelling"  # nothing was moved and nothing will be; what was stopped is started again
+    CANCELLED = "cancelled"
+    REFUSING = "refusing"  # it cannot be done; what was stopped is started again
+    REFUSED = "refused"
+
+
+class ResetEvent(Enum):
+    """One transaction that changes the command's node."""
+
+    MAP = "map"
+    ACQUIRE = "acquire"
+    CLOSE = "close"  # with the gate
+    RESOLVE = "resolve"  # with the nodes that hold the targets
+    BEGIN = "begin"  # with the first of several chunks
+    UPDATE = "update"  # with the last chunk, or the only one
+    OPEN = "open"  # with the gate
+    START = "start"
+    CANCEL = "cancel"
+    REFUSE = "refuse"
+    RESTART = "restart"  # after a cancellation or a refusal
+
+
+S, E = State, ResetEvent
+TRANSITIONS = Transitions(
+    "reset of offsets",
+    {
+        (S.ACCEPTED, E.MAP): S.MAPPED,
+        (S.ACCEPTED, E.CANCEL): S.CANCELLED,
+        (S.MAPPED, E.ACQUIRE): S.ACQUIRED,
+        (S.MAPPED, E.CANCEL): S.CANCELLED,
+        (S.MAPPED, E.REFUSE): S.REFUSED,
+        (S.ACQUIRED, E.CLOSE): S.STOPPING,
+        (S.ACQUIRED, E.CANCEL): S.CANCELLED,
+        (S.ACQUIRED, E.REFUSE): S.REFUSED,
+        (S.STOPPING, E.RESOLVE): S.STOPPED,
+        (S.STOPPING, E.CANCEL): S.CANCELLING,
+        (S.STOPPING, E.REFUSE): S.REFUSING,
+        (S.STOPPED, E.BEGIN): S.MOVING,
+        (S.STOPPED, E.UPDATE): S.UPDATED,
+        (S.STOPPED, E.CANCEL): S.CANCELLING,
+        (S.STOPPED, E.REFUSE): S.REFUSING,  # its targets were deleted by hand
+        (S.MOVING, E.UPDATE): S.UPDATED,  # from the first chunk on there is no way but forward
+        (S.UPDATED, E.OPEN): S.STARTING,
+        (S.STARTING, E.START): S.SUCCEEDED,
+        (S.CANCELLING, E.RESTART): S.CANCELLED,
+        (S.REFUSING, E.RESTART): S.REFUSED,
+    },
+)
+
+#: Those that nothing follows.
+FINISHED = frozenset({S.SUCCEEDED, S.CANCELLED, S.REFUSED})
+#: Those in which the group stands behind a gate that this reset has closed.
+CLOSED = frozenset({S.STOPPING, S.STOPPED, S.MOVING, S.UPDATED, S.CANCELLING, S.REFUSING})
+#: States in which the group's other resets wait, even those submitted before.
+HOLDING = CLOSED | {S.ACQUIRED, S.STARTING}
+#: Those from which offsets have been moved, or may be at any moment: it is too late to cancel.
+MOVED = frozenset({S.MOVING, S.UPDATED, S.STARTING, S.SUCCEEDED})
+
+#: How many of the conditions, in their order, are true in a state. Those that are not listed leave them as they were.
+_TRUE: Mapping[State, int] = {
+    S.ACCEPTED: 0,
+    S.MAPPED: 1,
+    S.ACQUIRED: 2,
+    S.STOPPING: 2,
+    S.STOPPED: 3,
+    S.MOVING: 3,
+    S.UPDATED: 4,
+    S.STARTING: 4,
+    S.SUCCEEDED: 6,
+}
+
+
+@dataclass(frozen=True)
+class ConditionNote:
+    """Why a condition is as it is, in a word and a sentence.
+
+    `status` is given only where a condition is known to be false, or is not known any more.
+    """
+
+    reason: str
+    message: str
+    status: Literal["True", "False", "Unknown"] | None = None
+
+
+ConditionNotes = Mapping[ConditionType, ConditionNote]
+
+
+def conditions(before: tuple[Condition, ...], state: State, at: str, notes: ConditionNotes) -> tuple[Condition, ...]:
+    """Return the six conditions of a reset that is in `state` now.
+
+    `at` is now, in RFC 3339; it becomes the time of those whose status changes. `notes` say why, of those about which
+    there is something to say; the others keep what they said as long as their status stays.
+    """
+    known = {condition.type: condition for condition in before}
+    true = _TRUE.get(state)
+    return tuple(
+        _condition(
+            known.get(type_, Condition(type=type_, time=at)),
+            None if true is None else ("True" if index < true else "Unknown"),
+            at,
+            notes.get(type_),
+        )
+        for index, type_ in enumerate(TYPES)
+    )
+
+
+def _condition(
+    before: Condition, status: Literal["True", "Unknown"] | None, at: str, note: ConditionNote | None
+) -> Condition:
+    wanted = (note.status if note is not None else None) or status or before.status
+    if note is None and wanted == before.status:
+        return before
+    reason, message = (note.reason, note.message) if note is not None else ("", "")
+    if len(message) > LONGEST_MESSAGE:
+        message = f"{message[: LONGEST_MESSAGE - 3]}..."
+    time = before.time if wanted == before.status else at
+    return replace(before, status=wanted, reason=reason, message=message, time=time)

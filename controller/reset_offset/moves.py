@@ -1,16 +1,27 @@
-"""The transactions of a move, and how its partitions are dealt out to them. Pure but for the random nonce."""
+"""The transactions of a reset, and the nodes that they read."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from inbound.controller.reset_offset.command import PATHS, ResetCommand, encode, encode_targets
-from inbound.controller.reset_offset.model import Moved
-from inbound.coordinators.nodes import BadNodeError, EpochInfo, decode_epoch, encode_offset
-from inbound.coordinators.paths import GroupPaths
+from inbound.controller.reset_offset.command import PATHS, ResetCommand, decode, encode, encode_targets
+from inbound.controller.reset_offset.model import FINISHED, HOLDING, Moved, RefInfo, ResetSpec, TopicLog, TopicLogs
+from inbound.controller.reset_offset.targets import check, chosen, resolve
+from inbound.coordinators.nodes import (
+    OPEN,
+    BadNodeError,
+    EpochInfo,
+    ResetNote,
+    decode_epoch,
+    decode_offset,
+    encode_offset,
+)
+from inbound.coordinators.ownership import Ownership
+from inbound.coordinators.paths import GroupPaths, path_part
+from inbound.coordinators.rights import named
 from inbound.coordinators.zookeeper import (
     MAX_TRANSACTION_BYTES,
     MAX_TRANSACTION_OPS,
@@ -20,7 +31,11 @@ from inbound.coordinators.zookeeper import (
     Node,
     Op,
     SetData,
+    ZooKeeper,
+    accepted,
+    get_all,
 )
+from inbound.errors import ConfigError, ResetError
 
 T = TypeVar("T")
 
@@ -34,7 +49,7 @@ CLAIMANT = "reset"
 
 @dataclass(frozen=True)
 class Epoch:
-    """An epoch node as it was read: what a change of it is conditional on, and what must be kept."""
+    """An epoch node as it was read: its version and its data."""
 
     version: int
     info: EpochInfo
@@ -57,7 +72,7 @@ def read_epoch(path: str, node: Node) -> Epoch:
 
 
 def fence_ops(paths: GroupPaths, topic: str, epochs: Mapping[int, Epoch], owned: Iterable[int]) -> list[list[Op]]:
-    """Return, for each partition, what takes it from whoever held it: no commit of theirs can land any more.
+    """Return, for each partition, what fences its owner: no commit of that owner can land after it.
 
     The nonce is a new one: by the old one the last owner would know the epoch as its own, and move it on with a write that
     went unanswered (see docs/decisions/0014-late-requests.md). What else stands in the node stays. An owner node that is
@@ -66,9 +81,7 @@ def fence_ops(paths: GroupPaths, topic: str, epochs: Mapping[int, Epoch], owned:
     left = frozenset(owned)
     result: list[list[Op]] = []
     for partition, epoch in sorted(epochs.items()):
-        before = epoch.info
-        notes = replace(before, reset=before.noted(), claimed=before.was_claimed)
-        info = replace(notes, consumer=CLAIMANT, session=0, nonce=_nonce())
+        info = _of_reset(epoch.info, epoch.info.noted())
         ops: list[Op] = [SetData(paths.epoch(topic, partition), info.encode(), epoch.version)]
         if partition in left:
             ops.append(Delete(paths.owner(topic, partition)))
@@ -82,16 +95,14 @@ def move_ops(
     """Return what moves `targets`: each partition's offset, and its epoch with a note of it for who claims next.
 
     The offset is about the topic that the brokers named when the targets were resolved. Should that have been deleted and
-    created anew since, the claimant sees another id, and begins at its start.
+    recreated since, the claimant sees another id, and begins at its start.
     """
     ops: list[Op] = []
     for moved in targets:
         epoch = epochs[moved.partition]
         before = epoch.info.before_a_move(command.topic_id, moved.old)
-        note = before.moved(command.path, moved.old, moved.new)
-        notes = replace(before, reset=note, claimed=before.was_claimed, leader_epoch=None)
-        moved_on = replace(notes, consumer=CLAIMANT, session=0, nonce=_nonce())
-        info = moved_on.of_topic(command.topic_id)
+        moved_on = _of_reset(before, before.moved(command.path, moved.old, moved.new))
+        info = replace(moved_on, leader_epoch=None).of_topic(command.topic_id)
         ops.append(SetData(paths.offset(topic, moved.partition), encode_offset(moved.new)))
         ops.append(SetData(paths.epoch(topic, moved.partition), info.encode(), epoch.version))
     return ops
@@ -148,5 +159,169 @@ def packed(items: Iterable[tuple[T, int]], room: int, most: int | None = None) -
         yield pack
 
 
-def _nonce() -> str:
-    return f"{CLAIMANT}-{os.urandom(8).hex()}"
+def _of_reset(before: EpochInfo, note: ResetNote | None) -> EpochInfo:
+    """Return an epoch as a reset writes it after `before`."""
+    nonce = f"{CLAIMANT}-{os.urandom(8).hex()}"
+    return replace(before, consumer=CLAIMANT, session=0, nonce=nonce, reset=note, claimed=before.was_claimed)
+
+
+#: So many nodes are asked for at a time: all of them have to be answered within one request's time.
+TOGETHER = 500
+
+
+class ResetNodes:
+    """The nodes of one (group, topic).
+
+    Controller's thread; methods raise TransientError where ZooKeeper does not answer.
+    """
+
+    def __init__(self, zk: ZooKeeper, info: RefInfo) -> None:
+        """Raises ConfigError if group or topic cannot be names of nodes."""
+        self.zk = zk
+        self.topic = path_part(info.topic, "topic")
+        self.info = info
+        self.paths = GroupPaths(info.group)
+        self._ownership = Ownership(zk, info.group, "reset")
+
+    async def check_known(self) -> None:
+        """Refuse a group that never was, or never had this topic: a slip of the pen would else make a new one.
+
+        Raises:
+            ResetError: it is not known; the message says what there is.
+        """
+        if await self.zk.get(self.paths.offsets(self.topic)) is not None:
+            return
+        topics = await self.zk.children(self.paths.all_offsets)
+        if topics is None:
+            groups = await self.zk.children(GroupPaths.GROUPS) or ()
+            raise ResetError(
+                f"group {self.info.group}: there is none; ZooKeeper has {named(sorted(groups)) or 'no groups'}. A group "
+                "comes about when its first consumer starts"
+            )
+        raise ResetError(
+            f"group {self.info.group}: has no offsets of topic {self.topic}; it has offsets of "
+            f"{named(sorted(topics)) or 'no topics'}"
+        )
+
+    async def ensure(self, log: TopicLog) -> None:
+        """Make the nodes of partitions without a claim so far. Each is asked for once."""
+        await self._ownership.ensure(self.topic, max(log.ranges, default=-1) + 1)
+
+    async def mend(self, log: TopicLog) -> None:
+        """Make deleted nodes again."""
+        self._ownership = Ownership(self.zk, self.info.group, "reset")
+        await self.ensure(log)
+
+    async def gate(self) -> Node | None:
+        """Read the gate."""
+        return await self.zk.get(self.paths.gate(self.topic))
+
+    async def owned(self) -> frozenset[int]:
+        """Return the partitions that have an owner node."""
+        names = await self.zk.children(self.paths.owners(self.topic))
+        return frozenset(int(name) for name in names or () if name.isdigit())
+
+    async def epochs(self, partitions: Collection[int]) -> dict[int, Epoch]:
+        """Read epoch nodes; those that are missing are missing in the answer."""
+        nodes = await self._read(partitions, self.paths.epoch)
+        return {p: read_epoch(self.paths.epoch(self.topic, p), node) for p, node in nodes.items() if node is not None}
+
+    async def offsets(self, partitions: Collection[int]) -> dict[int, int | None]:
+        """Read the group's offsets; None where there is none.
+
+        Raises:
+            BadNodeError: a node holds no offset.
+        """
+        nodes = await self._read(partitions, self.paths.offset)
+        return {
+            p: None if node is None else decode_offset(self.paths.offset(self.topic, p), node.data)
+            for p, node in nodes.items()
+        }
+
+    async def _read(self, partitions: Collection[int], path: Callable[[str, int], str]) -> dict[int, Node | None]:
+        wanted = sorted(partitions)
+        nodes = await get_all(self.zk, [path(self.topic, p) for p in wanted], TOGETHER)
+        return dict(zip(wanted, nodes, strict=True))
+
+
+def about(committed: dict[int, int | None], epochs: dict[int, Epoch], topic_id: str | None) -> dict[int, int | None]:
+    """Return the offsets that are about the topic with that id; those about a former one of its name count as none."""
+    former = {p for p, epoch in epochs.items() if not epoch.info.is_about(topic_id)}
+    return {p: None if p in former else offset for p, offset in committed.items()}
+
+
+def ahead_of(command: ResetCommand, commands: Iterable[ResetCommand]) -> ResetCommand | None:
+    """Return the reset of the same group that goes first, if it is another one.
+
+    One that has begun goes on; else the one that was submitted first.
+    """
+    if command.info is None:
+        return None
+    group = [c for c in commands if c.info is not None and c.info.group == command.info.group and not c.finished]
+    first = min(group, key=lambda c: (c.state not in HOLDING, c.czxid, c.name), default=command)
+    return None if first.name == command.name else first
+
+
+async def open_abandoned(zk: ZooKeeper, path: str) -> str | None:
+    """Open a gate whose reset is gone: deleted by hand, or ended. Returns the path of that reset; None: nothing was done.
+
+    A command's path is never used again, and a gate is closed only together with a change of its command. So a gate whose
+    command is missing, or has ended, stays closed for no reason, and no reset will open it: any process may do it. The gate's
+    version keeps a late attempt from opening it for the next reset.
+
+    Raises:
+        TransientError: ZooKeeper does not answer.
+    """
+    gate = await zk.get(path)
+    if gate is None or gate.data == OPEN:
+        return None
+    closed_by = gate.data.decode(errors="replace")
+    if not closed_by.startswith(f"{PATHS.RESETS}/") or "/" in closed_by[len(PATHS.RESETS) + 1 :]:
+        return None  # closed by something that we do not know
+    node = await zk.get(closed_by)
+    if node is not None:
+        try:
+            if decode(closed_by, node).state not in FINISHED:
+                return None
+        except BadNodeError:
+            return None  # of a later version, it may be: a process that can read it opens the gate
+    opened = await accepted(zk, [SetData(path, OPEN, gate.stat.version)])
+    return closed_by if opened else None  # else another process was faster
+
+
+def checked(zk: ZooKeeper, info: RefInfo) -> ResetNodes:
+    """Return the nodes of what a mapper has found.
+
+    Raises:
+        ResetError: group or topic cannot be names of nodes.
+    """
+    try:
+        return ResetNodes(zk, info)
+    except ConfigError as error:
+        raise ResetError(str(error)) from None
+
+
+async def preview(zk: ZooKeeper, logs: TopicLogs, info: RefInfo, spec: ResetSpec, now: float) -> list[Moved]:
+    """Return what a reset would move now, without moving it; `now` is in seconds since 1970.
+
+    The group may still run, so its offsets may differ by the time that it has stopped.
+
+    A coroutine on `inbound.coordinators.tasks`.
+
+    Raises:
+        ResetError: it cannot be done: no such group, topic, partition or offset; the message says what there is.
+        TransientError: ZooKeeper or a broker does not answer.
+    """
+    nodes = checked(zk, info)
+    await nodes.check_known()
+    found = await logs.ask(info.topic, spec.time)
+    if found is None:
+        raise ResetError(f"topic {info.topic}: the brokers know none of this name; name another one, or make it")
+    check(spec, found, now)
+    wanted = chosen(spec, found)
+    epochs = await nodes.epochs(wanted)
+    try:
+        committed = await nodes.offsets(wanted)
+    except BadNodeError as error:
+        raise ResetError(f"{error}; or delete the node: the group has then no offset in that partition") from None
+    return resolve(spec, about(committed, epochs, found.topic_id), found)

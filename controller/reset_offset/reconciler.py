@@ -1,8 +1,8 @@
-"""Carries one reset out, step by step, from wherever its node says that it stands.
+"""Carries one reset out, step by step, from the state in its node.
 
 Each step is one transaction that is conditional on the version of the command's node. So any number of leaders may run at
 the same time, and each may die at any moment: what was done is done once, and what was not is done by the next one. What
-became of a transaction whose answer was lost is not asked for: the next step reads the node anew, and goes on from there.
+became of a transaction whose answer was lost is not asked for: the next step reads the node again, and continues from there.
 
     accepted    topic and group are found                            by the RefMapper
     mapped      it is first of its group; everything can be done     queue, brokers
@@ -21,23 +21,44 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from inbound.controller.reset_offset.command import PATHS, ResetCommand, decode, encode
-from inbound.controller.reset_offset.commands import listing, read_chunk, read_targets
-from inbound.controller.reset_offset.data_plane import DataPlane, Replica
-from inbound.controller.reset_offset.group import (
-    GroupNodes,
+from inbound.controller.reset_offset.command import (
+    PATHS,
+    ResetCommand,
+    decode,
+    encode,
+    listing,
+    read_chunk,
+    read_targets,
+)
+from inbound.controller.reset_offset.data_plane import DataPlane, Replica, Watches
+from inbound.controller.reset_offset.model import (
+    TRANSITIONS,
+    ConditionNote,
+    ConditionType,
+    Moved,
+    RefMapper,
+    ResetEvent,
+    State,
+    TopicLog,
+    TopicLogs,
+)
+from inbound.controller.reset_offset.moves import (
+    Epoch,
+    ResetNodes,
     about,
     ahead_of,
     checked,
-    heard_of_a_former,
+    chunks,
+    fence_ops,
+    grouped,
+    move_ops,
     open_abandoned,
+    target_ops,
 )
-from inbound.controller.reset_offset.model import ConditionType, Moved, RefMapper, TopicLog, TopicLogs
-from inbound.controller.reset_offset.moves import Epoch, chunks, fence_ops, grouped, move_ops, target_ops
-from inbound.controller.reset_offset.signals import Watches
-from inbound.controller.reset_offset.states import TRANSITIONS, Event, Note, State
 from inbound.controller.reset_offset.targets import check, chosen, resolve
 from inbound.coordinators.nodes import OPEN, BadNodeError
+from inbound.coordinators.pauses import members_alive
+from inbound.coordinators.rights import named
 from inbound.coordinators.zookeeper import (
     MAX_TRANSACTION_BYTES,
     Check,
@@ -47,6 +68,7 @@ from inbound.coordinators.zookeeper import (
     RefusedError,
     SetData,
     ZooKeeper,
+    accepted,
 )
 from inbound.errors import ResetError, TransientError, UnknownRefError, ZkNodeError
 
@@ -54,11 +76,11 @@ log = logging.getLogger(__name__)
 
 #: How soon to look again, in seconds: when something was refused, and when others are waited for. Watches are faster.
 AGAIN, LOOK = 0.05, 1.0
-#: How soon to ask again who can map a reference that nobody knows: a process with another configuration may.
+#: How soon an unknown reference is mapped again: a process with another configuration may know it.
 MAP_AGAIN = 5.0
 #: What is being waited for is written into a condition so long after the waiting began, and no more often. Seconds.
 TELL_AFTER, TELL_EVERY = 0.9, 2.0
-#: How long the brokers may take to answer, if whoever asks them does not say.
+#: How long the brokers may take to answer, where the request has no deadline.
 BROKER_SECONDS = 60.0
 #: Which condition says what a reset waits for.
 WAITING: Mapping[State, ConditionType] = {
@@ -77,7 +99,10 @@ NAMED = 10
 
 
 class Reconciler:
-    """One reset. Controller's thread; `step` is called again after the time that it returns, or when a watch fires."""
+    """One reset.
+
+    Controller's thread; `step` is called again after the time that it returns, or when a watch fires.
+    """
 
     def __init__(
         self,
@@ -99,7 +124,7 @@ class Reconciler:
         self._mapper = mapper
         self._plane = plane
         self._watches = watches
-        self._nodes: GroupNodes | None = None
+        self._nodes: ResetNodes | None = None
         self._stopping_since: float | None = None
         self._waits_for: tuple[ConditionType, str] | None = None
         self._tell_at = 0.0
@@ -126,36 +151,32 @@ class Reconciler:
         try:
             if self._nodes is None:
                 self._nodes = checked(self._zk, command.info)
-            return await self._go_on(command, self._nodes)
+            return await self._next(command, self._nodes)
         except ResetError as refusal:
             return await self._refuse(command, refusal)
         except ZkNodeError as error:
             await self._wait(command, WAITING[command.state], "NodeRefused", str(error))
             raise
 
-    async def _go_on(self, command: ResetCommand, nodes: GroupNodes) -> float | None:
-        match command.state:
-            case State.MAPPED:
-                return await self._acquire(command, nodes)
-            case State.ACQUIRED:
-                return await self._close(command, nodes)
-            case State.STOPPING:
-                return await self._stop(command, nodes)
-            case State.STOPPED | State.MOVING:
-                return await self._move(command, nodes)
-            case State.UPDATED:
-                return await self._open(command, nodes)
-            case State.STARTING:
-                return await self._start(command, Event.START)
-            case _:  # CANCELLING, REFUSING
-                if not await self._opened(command, nodes):
-                    return AGAIN
-                return await self._start(command, Event.RESTART)
+    async def _next(self, command: ResetCommand, nodes: ResetNodes) -> float:
+        """Do what follows in a state in which topic and group are known."""
+        steps = {
+            State.MAPPED: self._acquire,
+            State.ACQUIRED: self._close,
+            State.STOPPING: self._stop,
+            State.STOPPED: self._move,
+            State.MOVING: self._move,
+            State.UPDATED: self._open,
+            State.STARTING: self._start,
+            State.CANCELLING: self._restart,
+            State.REFUSING: self._restart,
+        }
+        return await steps[command.state](command, nodes)
 
     # -- before anything is stopped ----------------------------------------------------------------------------------
 
     async def _map(self, command: ResetCommand) -> float:
-        """Find topic and group. What nobody finds is left as it is: another process may know it."""
+        """Find topic and group. An unknown reference stays: another process may know it."""
         info = command.info
         try:
             if info is None:
@@ -165,14 +186,14 @@ class Reconciler:
             checked(self._zk, info)
         except ResetError as error:
             reason = "UnknownRef" if isinstance(error, UnknownRefError) else "BadNames"
-            # Once, whoever was first: several processes would else overwrite each other's words for ever.
+            # Once, by the first process: else several would keep overwriting each other's words.
             if not any(c.type == "RefMapped" and c.status == "False" for c in command.conditions):
-                await self._write(command, None, {"RefMapped": Note(reason, str(error), "False")})
+                await self._write(command, None, {"RefMapped": ConditionNote(reason, str(error), "False")})
             return MAP_AGAIN
-        note = Note("Mapped", f"{command.ref} is group {info.group} of topic {info.topic}")
-        return await self._write(command, Event.MAP, {"RefMapped": note}, info=info)
+        note = ConditionNote("Mapped", f"{command.ref} is group {info.group} of topic {info.topic}")
+        return await self._write(command, ResetEvent.MAP, {"RefMapped": note}, info=info)
 
-    async def _acquire(self, command: ResetCommand, nodes: GroupNodes) -> float:
+    async def _acquire(self, command: ResetCommand, nodes: ResetNodes) -> float:
         """Wait for the turn, and look once more whether it can be done, while the group still runs."""
         first = ahead_of(command, await listing(self._zk, bad=lambda error: None))
         if first is not None:
@@ -183,11 +204,14 @@ class Reconciler:
         found = await self._ask(command, nodes, "AcquireDataPlaneServices")
         check(command.spec, found, command.created)
         await nodes.ensure(found)
-        members = await nodes.members()
-        note = Note("Found", f"{_replicas(members)} to be stopped" if members else "no replica runs; nothing to stop")
-        return await self._write(command, Event.ACQUIRE, {"AcquireDataPlaneServices": note}, replicas=members)
+        members = await members_alive(self._zk, nodes.paths)
+        found_members = f"{_count(len(members), 'replica')}: {named(members, NAMED)} to be stopped"
+        note = ConditionNote("Found", found_members if members else "no replica runs; nothing to stop")
+        return await self._write(
+            command, ResetEvent.ACQUIRE, {"AcquireDataPlaneServices": note}, replicas=tuple(members)
+        )
 
-    async def _close(self, command: ResetCommand, nodes: GroupNodes) -> float:
+    async def _close(self, command: ResetCommand, nodes: ResetNodes) -> float:
         gate = await nodes.gate()
         if gate is None:
             await nodes.mend(await self._ask(command, nodes, "ConsumerGroupsStopped"))
@@ -195,22 +219,21 @@ class Reconciler:
         if gate.data not in (OPEN, self._path.encode()):
             await open_abandoned(self._zk, nodes.paths.gate(nodes.topic))
             await self._watches.get(nodes.paths.gate(nodes.topic))
-            words = f"the gate of {nodes.group}/{nodes.topic} is closed by {gate.data.decode(errors='replace')}"
+            words = f"the gate of {nodes.info.group}/{nodes.topic} is closed by {gate.data.decode(errors='replace')}"
             return await self._wait(command, "ConsumerGroupsStopped", "GateClosed", words)
         owned = tuple(sorted(await nodes.owned()))
         closing = SetData(nodes.paths.gate(nodes.topic), self._path.encode(), gate.stat.version)
-        return await self._write(command, Event.CLOSE, {}, [closing], owned=owned)
+        return await self._write(command, ResetEvent.CLOSE, {}, [closing], owned=owned)
 
-    # -- while the group stands still --------------------------------------------------------------------------------
+    # -- while the group is stopped ----------------------------------------------------------------------------------
 
-    async def _stop(self, command: ResetCommand, nodes: GroupNodes) -> float:
-        """Wait until nobody owns a partition; then fence, read, resolve, and store the targets."""
+    async def _stop(self, command: ResetCommand, nodes: ResetNodes) -> float:
+        """Wait until no partition has an owner; then fence, read, resolve, and store the targets."""
         if not await self._closed(command, nodes):
             return AGAIN
-        assert command.info is not None
         now = self._zk.clock.now()
         self._stopping_since = now if self._stopping_since is None else self._stopping_since
-        waiting = [r for r in await self._plane.stop(command.info, self._path) if not r.done]
+        waiting = [r for r in await self._plane.stop(nodes.info, self._path) if not r.done]
         left = None if command.force_after is None else command.force_after - (now - self._stopping_since)
         if waiting and (left is None or left > 0):
             wait = await self._wait(command, "ConsumerGroupsStopped", "Waiting", _words(waiting))
@@ -219,10 +242,10 @@ class Reconciler:
         await nodes.ensure(found)
         wanted = chosen(command.spec, found)
         epochs = await nodes.epochs({*wanted, *await nodes.owned()})
-        if heard_of_a_former(epochs, found.topic_id):
+        if found.topic_id is not None and any(e.info.knows_as_former(found.topic_id) for e in epochs.values()):
             words = f"the brokers still name a topic {nodes.topic} that was deleted"
             return await self._wait(command, "ConsumerGroupsStopped", "OldMetadata", words)
-        # From here on nobody's commit can land, so what is read next are the exact old offsets: also of a member that lost
+        # From here on no commit can land, so the offsets read next are the exact old ones: also of a member that lost
         # its session while it worked, and would commit when it is back, and of one that was not waited for.
         await self._fence(command, nodes, epochs)
         try:
@@ -230,10 +253,11 @@ class Reconciler:
         except BadNodeError as error:
             raise ResetError(f"{error}; or delete the node: the group has then no offset in that partition") from None
         moved = resolve(command.spec, about(committed, epochs, found.topic_id), found)
-        note = Note("Stopped", _stopped(waiting))
+        overtaken = f"overtaken, as they did not stop in time: {_words(waiting).removeprefix('waits for ')}"
+        note = ConditionNote("Stopped", overtaken if waiting else "no partition has an owner")
         return await self._store(command, nodes, moved, found.topic_id, note)
 
-    async def _fence(self, command: ResetCommand, nodes: GroupNodes, epochs: dict[int, Epoch]) -> None:
+    async def _fence(self, command: ResetCommand, nodes: ResetNodes, epochs: dict[int, Epoch]) -> None:
         fences = fence_ops(nodes.paths, nodes.topic, epochs, await nodes.owned())
         for ops in grouped(fences, Check(self._path, command.version), self._largest):
             try:
@@ -242,31 +266,33 @@ class Reconciler:
                 raise TransientError(f"reset {command.name}: {refused}; looked at again") from None
 
     async def _store(
-        self, command: ResetCommand, nodes: GroupNodes, moved: Sequence[Moved], topic_id: str | None, note: Note
+        self,
+        command: ResetCommand,
+        nodes: ResetNodes,
+        moved: Sequence[Moved],
+        topic_id: str | None,
+        note: ConditionNote,
     ) -> float:
-        """Write down what will be moved where, before anything is: whoever leads next must not resolve it again."""
+        """Store the targets before anything moves: the next leader must not resolve them again."""
         with_targets = command.at(
-            self._zk.clock.wall(), Event.RESOLVE, {"ConsumerGroupsStopped": note},
+            self._zk.clock.wall(), ResetEvent.RESOLVE, {"ConsumerGroupsStopped": note},
             topic_id=topic_id, targets=os.urandom(4).hex(),
         )  # fmt: skip
         epochs = await nodes.epochs([m.partition for m in moved])
         parts = chunks(with_targets, nodes.paths, nodes.topic, epochs, moved, self._largest)
         *before, last = target_ops(with_targets, parts, self._largest)
-        try:
-            for ops in before:
-                await self._zk.transaction([Check(self._path, command.version), *ops])
-        except RefusedError:
-            return AGAIN
+        for ops in before:
+            if not await accepted(self._zk, [Check(self._path, command.version), *ops]):
+                return AGAIN
         return await self._put(command, replace(with_targets, chunks=len(parts)), last)
 
-    async def _move(self, command: ResetCommand, nodes: GroupNodes) -> float:
+    async def _move(self, command: ResetCommand, nodes: ResetNodes) -> float:
         """Move the next chunk, mostly the only one."""
         gate = await self._closed(command, nodes)
         if gate is None:
             return AGAIN
-        # Asked again: a data plane's locks may expire, and somebody may have opened the gate meanwhile.
-        assert command.info is not None
-        waiting = [r for r in await self._plane.stop(command.info, self._path) if not r.done]
+        # Asked again: a data plane's locks may expire, and an operator may have opened the gate since.
+        waiting = [r for r in await self._plane.stop(nodes.info, self._path) if not r.done]
         if waiting and command.force_after is None:
             return await self._wait(command, "ConsumerGroupsStopped", "Waiting", _words(waiting))
         done = set(await self._zk.children(self._path) or ())
@@ -283,61 +309,53 @@ class Reconciler:
         ops += move_ops(command, nodes.paths, nodes.topic, epochs, targets)
         if len(left) == 1:
             count = sum(1 for _ in await read_targets(self._zk, command))
-            note = Note("Updated", f"{_count(count, 'partition')} moved")
-            return await self._write(command, Event.UPDATE, {"OffsetsUpdated": note}, ops)
+            note = ConditionNote("Updated", f"{_count(count, 'partition')} moved")
+            return await self._write(command, ResetEvent.UPDATE, {"OffsetsUpdated": note}, ops)
         if command.state is State.STOPPED:
-            return await self._write(command, Event.BEGIN, {}, ops)
-        try:
-            await self._zk.transaction([Check(self._path, command.version), *ops])
-        except RefusedError:
-            return AGAIN
-        return 0.0
+            return await self._write(command, ResetEvent.BEGIN, {}, ops)
+        return 0.0 if await accepted(self._zk, [Check(self._path, command.version), *ops]) else AGAIN
 
     # -- the way back ------------------------------------------------------------------------------------------------
 
-    async def _open(self, command: ResetCommand, nodes: GroupNodes) -> float:
-        return await self._write(command, Event.OPEN, {}, await self._opening(nodes))
+    async def _open(self, command: ResetCommand, nodes: ResetNodes) -> float:
+        return await self._write(command, ResetEvent.OPEN, {}, await self._opening(nodes))
 
-    async def _opened(self, command: ResetCommand, nodes: GroupNodes) -> bool:
-        """Open the gate of a reset that ends without a move. Returns whether it is not closed by it any more."""
+    async def _restart(self, command: ResetCommand, nodes: ResetNodes) -> float:
+        """Open the gate of a reset that ends without a move, and start the stopped consumers."""
         opening = await self._opening(nodes)
-        if not opening:
-            return True
-        try:
-            await self._zk.transaction([Check(self._path, command.version), *opening])
-        except RefusedError:
-            return False
-        return True
+        if opening and not await accepted(self._zk, [Check(self._path, command.version), *opening]):
+            return AGAIN
+        return await self._start(command, nodes)
 
-    async def _opening(self, nodes: GroupNodes) -> list[Op]:
-        """Return what opens the gate; nothing if it is not closed by this reset (somebody has opened it by hand)."""
+    async def _opening(self, nodes: ResetNodes) -> list[Op]:
+        """Return what opens the gate; nothing if it is not closed by this reset (an operator has opened it by hand)."""
         gate = await nodes.gate()
         if gate is None or gate.data != self._path.encode():
             return []
         return [SetData(nodes.paths.gate(nodes.topic), OPEN, gate.stat.version)]
 
-    async def _start(self, command: ResetCommand, event: Event) -> float:
-        assert command.info is not None
-        replicas = await self._plane.start(command.info, self._path)
+    async def _start(self, command: ResetCommand, nodes: ResetNodes) -> float:
+        replicas = await self._plane.start(nodes.info, self._path)
         waiting = [replica for replica in replicas if not replica.done]
         if waiting:
             return await self._wait(command, "ConsumerGroupsStarted", "Waiting", _words(waiting))
         remarks = sorted({r.message for r in replicas if r.message})
         told = "; ".join([f"{_count(sum(bool(r.name) for r in replicas), 'replica')} running", *remarks])
-        notes: dict[ConditionType, Note] = {"ConsumerGroupsStarted": Note("Started", told, "True")}
-        if event is Event.START:
-            notes["Succeeded"] = Note("Succeeded", "the group goes on at its new offsets")
+        notes: dict[ConditionType, ConditionNote] = {"ConsumerGroupsStarted": ConditionNote("Started", told, "True")}
+        event = ResetEvent.START if command.state is State.STARTING else ResetEvent.RESTART
+        if event is ResetEvent.START:
+            notes["Succeeded"] = ConditionNote("Succeeded", "the group goes on at its new offsets")
         return await self._write(command, event, notes)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    async def _closed(self, command: ResetCommand, nodes: GroupNodes) -> Node | None:
+    async def _closed(self, command: ResetCommand, nodes: ResetNodes) -> Node | None:
         """Return the gate as it stands closed by this reset; None: it does not, and what can be done about it is done."""
         gate, path = await nodes.gate(), nodes.paths.gate(nodes.topic)
         if gate is not None and gate.data == self._path.encode():
             return gate
         log.warning(
-            "reset %s: the gate %s is not closed any more: somebody changed it by hand; it is closed again",
+            "reset %s: the gate %s is not closed any more: it was changed by hand; it is closed again",
             command.name, path,
         )  # fmt: skip
         if gate is not None and gate.data != OPEN:
@@ -345,13 +363,10 @@ class Reconciler:
         else:
             closing = Create(path, self._path.encode()) if gate is None else None
             op = closing or SetData(path, self._path.encode(), gate.stat.version if gate is not None else 0)
-            try:
-                await self._zk.transaction([Check(self._path, command.version), op])
-            except RefusedError:
-                pass  # the next look says why
+            await accepted(self._zk, [Check(self._path, command.version), op])  # refused: the next look says why
         return None
 
-    async def _ask(self, command: ResetCommand, nodes: GroupNodes, about: ConditionType) -> TopicLog:
+    async def _ask(self, command: ResetCommand, nodes: ResetNodes, about: ConditionType) -> TopicLog:
         """Ask the brokers for the topic.
 
         Raises:
@@ -371,10 +386,10 @@ class Reconciler:
         return found
 
     async def _refuse(self, command: ResetCommand, refusal: ResetError) -> float:
-        if (command.state, Event.REFUSE) not in TRANSITIONS:
+        if (command.state, ResetEvent.REFUSE) not in TRANSITIONS:
             raise refusal  # too late: nodes of ours were changed by hand; it is logged, and tried again
-        note = Note("Refused", str(refusal), "False")
-        return await self._write(command, Event.REFUSE, {"OffsetsUpdated": note, "Succeeded": note})
+        note = ConditionNote("Refused", str(refusal), "False")
+        return await self._write(command, ResetEvent.REFUSE, {"OffsetsUpdated": note, "Succeeded": note})
 
     async def _wait(self, command: ResetCommand, about: ConditionType, reason: str, words: str) -> float:
         """Say in the condition `about` what is waited for, if that takes longer. Returns when to look again."""
@@ -384,14 +399,14 @@ class Reconciler:
         told = next(((c.reason, c.message) for c in command.conditions if c.type == about), None)
         if now >= self._tell_at and told != (reason, words):
             self._tell_at = now + TELL_EVERY
-            await self._write(command, None, {about: Note(reason, words, "Unknown")})
+            await self._write(command, None, {about: ConditionNote(reason, words, "Unknown")})
         return LOOK
 
     async def _write(
         self,
         command: ResetCommand,
-        event: Event | None,
-        notes: dict[ConditionType, Note],
+        event: ResetEvent | None,
+        notes: dict[ConditionType, ConditionNote],
         ops: Iterable[Op] = (),
         **changes: Any,
     ) -> float:
@@ -403,7 +418,7 @@ class Reconciler:
             await self._zk.transaction([SetData(self._path, encode(changed), command.version), *ops])
         except RefusedError as refused:
             log.debug("reset %s: %s", command.name, refused)
-            return AGAIN  # another leader was faster, or something else has changed: all is read anew
+            return AGAIN  # another leader was faster, or something else has changed: all is read again
         if changed.state is not command.state:
             log.info("reset %s: %s", command.name, changed.state.value)
         return 0.0
@@ -413,17 +428,6 @@ def _words(waiting: Sequence[Replica]) -> str:
     some = [": ".join(filter(None, (r.name or "the group", r.message))) for r in waiting]
     more = f", and {len(some) - NAMED} more" if len(some) > NAMED else ""
     return f"waits for {', '.join(some[:NAMED])}{more}"
-
-
-def _stopped(waiting: Sequence[Replica]) -> str:
-    if not waiting:
-        return "nobody owns a partition"
-    return f"overtaken, as they did not stop in time: {_words(waiting).removeprefix('waits for ')}"
-
-
-def _replicas(members: Sequence[str]) -> str:
-    more = f" and {len(members) - NAMED} more" if len(members) > NAMED else ""
-    return f"{_count(len(members), 'replica')}: {', '.join(members[:NAMED])}{more}"
 
 
 def _count(count: int, what: str) -> str:

@@ -1,6 +1,6 @@
-"""From what a reset names to topic and group: the ready RefMappers, and what others are made of.
+"""RefMappers find the topic and group that a reset names.
 
-A RefMapper of one's own is any callable that is given `Known` and returns a RefMapper. One for a Knative installation that
+Any callable that takes `Known` and returns a RefMapper can be configured. One for a Knative installation that
 names its topics and groups in its own way, with the ready rest:
 
     def mapper(known: Known) -> RefMapper:
@@ -17,14 +17,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from inbound.config.kafka_channel import KIND as KAFKA_CHANNEL
-from inbound.config.kafka_channel import KafkaChannel
-from inbound.config.reset_offset import SUBSCRIPTION
+from inbound.config.manifest_models import KIND as KAFKA_CHANNEL
+from inbound.config.manifest_models import SUBSCRIPTION, KafkaChannel
 from inbound.controller.reset_offset.model import Ref, RefInfo, RefMapper
+from inbound.coordinators.rights import named
 from inbound.errors import UnknownRefError
-from inbound.topic_names import chooser
+from inbound.runtime.patterns import chooser
+
+T = TypeVar("T")
 
 #: Kinds of references: channels and subscriptions of the configuration, and Knative's.
 CHANNEL = "Channel"
@@ -36,7 +38,7 @@ NAMED = 12
 
 @dataclass(frozen=True, kw_only=True)
 class ReadChannel:
-    """A channel of the configuration, as it runs: which topics its group reads."""
+    """A channel of the configuration, with the topics that its group reads."""
 
     name: str
     group: str
@@ -57,7 +59,7 @@ class KnativeSubscription:
 
 @dataclass(frozen=True, kw_only=True)
 class UnusableManifest:
-    """A manifest that cannot be used at the moment, so what it names is not known."""
+    """A manifest that cannot be used: its objects are not known."""
 
     namespace: str | None  # None: not known, nor is its name
     name: str | None
@@ -74,10 +76,18 @@ class Known:
     #: How the configuration names topic and group: `manifests.topic` and `manifests.group`.
     topic_pattern: str = "{namespace}.{name}"
     group_pattern: str = "kafka.{uid}"
-    #: `reset.options`: what a mapper of one's own is given.
+    #: `reset.options`, for a configured mapper.
     options: Mapping[str, Any] = field(default_factory=dict)
     #: What else there would be: a reference that is not known may be to something in these.
     unusable: tuple[UnusableManifest, ...] = ()
+
+    def topic_of(self, channel: KafkaChannel) -> str:
+        """Return the topic of a KafkaChannel, as `manifests.topic` names it."""
+        return self.topic_pattern.format(namespace=channel.metadata.namespace, name=channel.metadata.name)
+
+    def group_of(self, one: KnativeSubscription) -> str:
+        """Return the group of a subscription, as `manifests.group` names it."""
+        return self.group_pattern.format(namespace=one.namespace, name=one.channel, uid=one.uid)
 
     def maybe_in(self, namespace: str | None) -> str:
         """Return what to add to the refusal of a reference: manifests of the namespace that cannot be used; None: of any."""
@@ -90,7 +100,7 @@ class Known:
 
 
 class RefMapperFactory(Protocol):
-    """Makes a RefMapper of what there is; called anew when the configuration changes."""
+    """Makes a RefMapper of the known objects, again after each reload."""
 
     def __call__(self, known: Known) -> RefMapper: ...
 
@@ -110,26 +120,22 @@ def subscription_ref_mapper(
     data_plane_namespace: DataPlaneNamespaceMapper = lambda channel: "",
     data_plane_labels: DataPlaneLabelsMapper = lambda channel: {},
 ) -> RefMapperFactory:
-    """Return what makes a mapper for Knative Subscriptions of KafkaChannels, with names of one's own.
+    """Return a factory of mappers for Knative Subscriptions of KafkaChannels, with given names.
 
     None: as `manifests.topic` and `manifests.group` of the configuration say.
     """
 
     def make(known: Known) -> RefMapper:
         return SubscriptionRefMapper(
-            known,
-            topic_name or _topic_of(known),
-            group_id or _group_of(known),
-            connection_pool_key,
-            data_plane_namespace,
-            data_plane_labels,
-        )
+            known, topic_name or known.topic_of, group_id or known.group_of,
+            connection_pool_key, data_plane_namespace, data_plane_labels,
+        )  # fmt: skip
 
     return make
 
 
 class SubscriptionRefMapper:
-    """Finds a Knative Subscription (`messaging.knative.dev`), its KafkaChannel, and from these topic and group."""
+    """Finds topic and group of a Knative Subscription and its KafkaChannel."""
 
     def __init__(
         self,
@@ -141,8 +147,8 @@ class SubscriptionRefMapper:
         data_plane_labels: DataPlaneLabelsMapper,
     ) -> None:
         self._known = known
-        self._subscriptions = {(one.namespace, one.name): one for one in known.subscriptions}
-        self._channels = {(one.metadata.namespace, one.metadata.name): one for one in known.kafka_channels}
+        self._subscriptions = {f"{one.namespace}/{one.name}": one for one in known.subscriptions}
+        self._channels = _by_name(known.kafka_channels)
         self._topic_name = topic_name
         self._group_id = group_id
         self._connection_pool_key = connection_pool_key
@@ -157,18 +163,15 @@ class SubscriptionRefMapper:
         """
         if ref.kind != SUBSCRIPTION or not (ref.api_version or KNATIVE).startswith(KNATIVE):
             raise UnknownRefError(f"{ref}: need a {SUBSCRIPTION} of {KNATIVE.rstrip('/')}")
-        key = (ref.namespace or "default", ref.name)
-        subscription = self._subscriptions.get(key)
-        if subscription is None:
-            names = [f"{namespace}/{name}" for namespace, name in self._subscriptions]
-            told = unknown("/".join(key), names, "Subscription of the manifests")
-            raise UnknownRefError(f"{ref}: {told}{self._known.maybe_in(key[0])}")
-        channel = self._channels.get((subscription.namespace, subscription.channel))
-        if channel is None:
-            names = [f"{namespace}/{name}" for namespace, name in self._channels]
-            wanted = f"{subscription.namespace}/{subscription.channel}"
-            told = unknown(wanted, names, "KafkaChannel of the manifests")
-            raise UnknownRefError(f"{ref}: its channel: {told}{self._known.maybe_in(subscription.namespace)}")
+        namespace = ref.namespace or "default"
+        maybe = self._known.maybe_in(namespace)
+        subscription = _found(
+            f"{namespace}/{ref.name}", self._subscriptions, "Subscription of the manifests", f"{ref}: ", maybe
+        )
+        channel = _found(
+            f"{namespace}/{subscription.channel}", self._channels, "KafkaChannel of the manifests",
+            f"{ref}: its channel: ", maybe,
+        )  # fmt: skip
         return RefInfo(
             topic=self._topic_name(channel),
             group=self._group_id(subscription),
@@ -189,7 +192,10 @@ class ChannelRefMapper:
         """`maybe` is added to the refusal of what is not known."""
         self._maybe = maybe
         self._channels = {channel.name: channel for channel in channels}
-        self._by_uid = {channel.uid: channel for channel in self._channels.values() if channel.uid is not None}
+        served = [channel for channel in self._channels.values() if channel.uid is not None]
+        #: By their uids, and those whose channel has no other's uid for its name by that name.
+        self._subscriptions = {channel.uid or "": channel for channel in served}
+        self._subscriptions |= {one.name: one for one in served if one.name not in self._subscriptions}
 
     def map(self, ref: Ref) -> RefInfo:
         """Return topic and group of a channel or subscription.
@@ -200,24 +206,13 @@ class ChannelRefMapper:
         if ref.kind not in (CHANNEL, SUBSCRIPTION):
             raise UnknownRefError(f"{ref}: need a {CHANNEL} or {SUBSCRIPTION} of the configuration")
         name, slash, topic = ref.name.partition("/")
-        if ref.kind == CHANNEL:
-            channel = self._channels.get(name)
-            if channel is None:
-                told = unknown(name, list(self._channels), "channel of this configuration")
-                raise UnknownRefError(f"{ref}: {told}{self._maybe}")
-        else:
-            served = [one for one in self._channels.values() if one.uid is not None]
-            channel = self._by_uid.get(name) or next((one for one in served if one.name == name), None)
-            if channel is None:
-                names = [*self._by_uid, *(one.name for one in served if one.name not in self._by_uid)]
-                raise UnknownRefError(
-                    f"{ref}: {unknown(name, names, 'subscription of this configuration')}{self._maybe}"
-                )
+        there_are = self._channels if ref.kind == CHANNEL else self._subscriptions
+        channel = _found(name, there_are, f"{ref.kind.lower()} of this configuration", f"{ref}: ", self._maybe)
         return RefInfo(topic=_one_topic(ref, channel, topic if slash else None), group=channel.group)
 
 
 class ReadyRefMapper:
-    """The mapper that is used where no other is configured: Knative's Subscriptions, and all that the configuration names."""
+    """The default mapper: Knative's Subscriptions, and names of the configuration."""
 
     def __init__(self, known: Known) -> None:
         self._knative = subscription_ref_mapper()(known)
@@ -247,14 +242,14 @@ class ReadyRefMapper:
 
     def _only_subscription(self, ref: Ref) -> Ref:
         namespace = ref.namespace or "default"
-        names = [f"{one.metadata.namespace}/{one.metadata.name}" for one in self._known.kafka_channels]
-        if f"{namespace}/{ref.name}" not in names:
-            told = unknown(f"{namespace}/{ref.name}", names, "KafkaChannel of the manifests")
-            raise UnknownRefError(f"{ref}: {told}{self._known.maybe_in(namespace)}")
+        _found(
+            f"{namespace}/{ref.name}", _by_name(self._known.kafka_channels), "KafkaChannel of the manifests",
+            f"{ref}: ", self._known.maybe_in(namespace),
+        )  # fmt: skip
         found = [s.name for s in self._known.subscriptions if (s.namespace, s.channel) == (namespace, ref.name)]
         if len(found) != 1:
             raise UnknownRefError(
-                f"{ref}: has {_list(found) or 'no subscriptions that have a name'}; each is a group of its own: name a "
+                f"{ref}: has {named(found, NAMED) or 'no subscriptions that have a name'}; each is a group of its own: name a "
                 f"{SUBSCRIPTION}"
             )
         return Ref(kind=SUBSCRIPTION, name=found[0], namespace=namespace)
@@ -265,20 +260,26 @@ def unknown(name: str, there_are: Sequence[str], what: str) -> str:
     names = list(dict.fromkeys(there_are))
     near = get_close_matches(name, names, n=1)
     hint = f" did you mean {near[0]}?" if near else ""
-    there = f"there are: {_list(names)}" if names else "there is none at all"
+    there = f"there are: {named(names, NAMED)}" if names else "there is none at all"
     return f"no {what} is called {name!r};{hint} {there}"
 
 
-def _list(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+def _found(name: str, there_are: Mapping[str, T], what: str, before: str, after: str) -> T:
+    """Return what has that name. Raises UnknownRefError: nothing has; `before` and `after` stand around its message."""
+    if name not in there_are:
+        raise UnknownRefError(f"{before}{unknown(name, list(there_are), what)}{after}")
+    return there_are[name]
+
+
+def _by_name(channels: Iterable[KafkaChannel]) -> dict[str, KafkaChannel]:
+    return {f"{one.metadata.namespace}/{one.metadata.name}": one for one in channels}
 
 
 def _one_topic(ref: Ref, channel: ReadChannel, wanted: str | None) -> str:
     if wanted is not None:
         if chooser(channel.topics, channel.pattern)(wanted):
             return wanted
-        reads = f"the topics that match {channel.pattern}" if channel.pattern else _list(channel.topics)
+        reads = f"the topics that match {channel.pattern}" if channel.pattern else named(channel.topics, NAMED)
         raise UnknownRefError(f"{ref}: channel {channel.name} does not read topic {wanted}; it reads {reads}")
     if channel.pattern is not None:
         raise UnknownRefError(
@@ -286,14 +287,6 @@ def _one_topic(ref: Ref, channel: ReadChannel, wanted: str | None) -> str:
         )
     if len(channel.topics) != 1:
         raise UnknownRefError(
-            f"{ref}: channel {channel.name} reads {_list(channel.topics)}; name one: {channel.name}/{channel.topics[0]}"
+            f"{ref}: channel {channel.name} reads {named(channel.topics, NAMED)}; name one: {channel.name}/{channel.topics[0]}"
         )
     return channel.topics[0]
-
-
-def _topic_of(known: Known) -> TopicNameMapper:
-    return lambda channel: known.topic_pattern.format(namespace=channel.metadata.namespace, name=channel.metadata.name)
-
-
-def _group_of(known: Known) -> GroupIdMapper:
-    return lambda one: known.group_pattern.format(namespace=one.namespace, name=one.channel, uid=one.uid)

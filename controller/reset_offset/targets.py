@@ -1,4 +1,7 @@
-"""Where a reset moves each partition to, and what it refuses. Pure: no I/O, no clock; any thread."""
+"""Where a reset moves each partition to, and which resets are refused.
+
+Pure; any thread.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 
 from inbound.controller.reset_offset.model import Moved, ResetSpec, To, TopicLog
+from inbound.coordinators.rights import named, runs
 from inbound.errors import ResetError
 
-#: A time that lies no further ahead, in seconds, is taken as now: whoever asks may have another machine's clock.
+#: A time that lies no further ahead, in seconds, is taken as now: clocks of machines differ.
 CLOCK_ALLOWANCE = 5.0
 #: So many partitions are named in one message.
 NAMED = 10
@@ -52,8 +56,14 @@ def resolve(spec: ResetSpec, committed: Mapping[int, int | None], log: TopicLog)
     _check_fields(spec, log.topic)
     partitions = chosen(spec, log)
     _check_offsets(spec, partitions, log)
-    if spec.to is To.SHIFT:
-        _check_committed(partitions, committed, log.topic)
+    never = [p for p in partitions if committed.get(p) is None]
+    if (
+        spec.to is To.SHIFT and never
+    ):  # where it begins is its claimant's decision (`auto_offset_reset`): they may differ
+        raise ResetError(
+            f"{log.topic}: the group has no offset yet in {partitions_text(never)}, so there is nothing to shift from; name the "
+            "other partitions, or give an offset, a time, earliest or latest"
+        )
     return [Moved(p, committed.get(p), _target(spec, p, committed.get(p), log)) for p in partitions]
 
 
@@ -67,15 +77,15 @@ def chosen(spec: ResetSpec, log: TopicLog) -> list[int]:
     wanted = sorted(set(given) if spec.partitions is None else set(spec.partitions))
     if unknown := [p for p in wanted if p not in log.ranges]:
         raise ResetError(
-            f"{log.topic} has no {_partitions(unknown)}; it has {_partitions(log.ranges)}: name those, or leave them out"
+            f"{log.topic} has no {partitions_text(unknown)}; it has {partitions_text(log.ranges)}: name those, or leave them out"
         )
     if missing := [p for p in wanted if p not in given]:
         raise ResetError(
-            f"{log.topic}: no offset is given for {_partitions(missing)}, only for {_partitions(given)}; add it, or leave it "
-            "out of the partitions"
+            f"{log.topic}: no offset is given for {partitions_text(missing)}, only for {partitions_text(given)}; add it, or leave "
+            "it out of the partitions"
         )
     if not wanted:
-        raise ResetError(f"{log.topic}: no partition is named; it has {_partitions(log.ranges)}")
+        raise ResetError(f"{log.topic}: no partition is named; it has {partitions_text(log.ranges)}")
     return wanted
 
 
@@ -87,9 +97,9 @@ def in_words(spec: ResetSpec) -> str:
         To.TIME: f"to {time_text(spec.time)}",
         To.SHIFT: f"by {spec.shift or 0:+d}",
         To.OFFSET: f"to offset {spec.offset}",
-        To.OFFSETS: f"to the offsets given for {_partitions(spec.offsets or ())}",
+        To.OFFSETS: f"to the offsets given for {partitions_text(spec.offsets or ())}",
     }[spec.to]
-    return what if spec.partitions is None else f"{what}, {_partitions(spec.partitions)}"
+    return what if spec.partitions is None else f"{what}, {partitions_text(spec.partitions)}"
 
 
 def time_text(time: float | None) -> str:
@@ -105,17 +115,12 @@ def time_text(time: float | None) -> str:
 
 def numbers(partitions: Iterable[int]) -> str:
     """Return numbers in order, with runs drawn together: `0 to 3, 7`."""
-    runs: list[list[int]] = []
-    for number in sorted(set(partitions)):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    texts = [str(first) if first == last else f"{first} to {last}" for first, last in runs]
-    return ", ".join(texts[:NAMED]) + (f" and {len(texts) - NAMED} more" if len(texts) > NAMED else "")
+    texts = (str(first) if first == last else f"{first} to {last}" for first, last in runs(partitions))
+    return named(texts, NAMED)
 
 
-def _partitions(partitions: Collection[int]) -> str:
+def partitions_text(partitions: Collection[int]) -> str:
+    """Return partitions by number: `partitions 0 to 3, 7`."""
     if not partitions:
         return "no partitions"
     return f"partition{'' if len(set(partitions)) == 1 else 's'} {numbers(partitions)}"
@@ -123,10 +128,9 @@ def _partitions(partitions: Collection[int]) -> str:
 
 def _check_fields(spec: ResetSpec, topic: str) -> None:
     needed = _FIELD[spec.to]
-    fields = [field for field in _FIELD.values() if field is not None]
     if needed is not None and getattr(spec, needed) is None:
         raise ResetError(f"{topic}: a reset to {spec.to.value} needs its {needed}; give it")
-    for field in fields:
+    for field in filter(None, _FIELD.values()):
         if field != needed and getattr(spec, field) is not None:
             raise ResetError(f"{topic}: a reset to {spec.to.value} takes no {field}; leave it out")
 
@@ -152,37 +156,24 @@ def _check_offsets(spec: ResetSpec, partitions: Iterable[int], log: TopicLog) ->
         if offset is not None and not start <= offset <= end:
             problems.append(f"{log.topic}/{partition}: offset {offset} is outside the log; valid is {start} to {end}")
     if problems:
-        raise ResetError("\n".join(_first(problems)))
-
-
-def _check_committed(partitions: Iterable[int], committed: Mapping[int, int | None], topic: str) -> None:
-    # Where it would begin is for whoever claims it to say (`auto_offset_reset`), and may differ between them.
-    if never := [p for p in partitions if committed.get(p) is None]:
-        raise ResetError(
-            f"{topic}: the group has no offset yet in {_partitions(never)}, so there is nothing to shift from; name the other "
-            "partitions, or give an offset, a time, earliest or latest"
-        )
+        more = [f"and {len(problems) - NAMED} more partitions"] if len(problems) > NAMED else []
+        raise ResetError("\n".join([*problems[:NAMED], *more]))
 
 
 def _target(spec: ResetSpec, partition: int, old: int | None, log: TopicLog) -> int:
     """Return the new offset of one partition of what has been checked."""
+    if spec.to is To.TIME and partition not in log.at_time:
+        raise ResetError(
+            f"{log.topic}/{partition}: the brokers were not asked where {time_text(spec.time)} begins; ask for that time"
+        )
     start, end = log.ranges[partition]
-    if spec.to is To.EARLIEST:
-        return start
-    if spec.to is To.LATEST:
-        return end
-    if spec.to is To.TIME:
-        if partition not in log.at_time:
-            raise ResetError(
-                f"{log.topic}/{partition}: the brokers were not asked where {time_text(spec.time)} begins; ask for that time"
-            )
-        # What retention has deleted between the two questions is no target any more.
-        return max(log.at_time[partition], start)
-    if spec.to is To.SHIFT:
-        return min(max((old or 0) + (spec.shift or 0), start), end)
-    return (spec.offset or 0) if spec.offsets is None else spec.offsets[partition]
-
-
-def _first(lines: list[str]) -> list[str]:
-    more = len(lines) - NAMED
-    return lines if more <= 0 else [*lines[:NAMED], f"and {more} more partitions"]
+    return {
+        To.EARLIEST: start,
+        To.LATEST: end,
+        To.TIME: max(
+            log.at_time.get(partition, start), start
+        ),  # retention may have deleted more since the brokers said it
+        To.SHIFT: min(max((old or 0) + (spec.shift or 0), start), end),
+        To.OFFSET: spec.offset or 0,
+        To.OFFSETS: (spec.offsets or {}).get(partition, 0),
+    }[spec.to]

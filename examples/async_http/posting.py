@@ -64,7 +64,7 @@ class Posting(BatchEventProcessor):
 
 
 async def post(url: SplitResult, body: bytes) -> None:
-    """Post `body`. Raises OSError if nobody answers, ConnectionError if the answer is not 2xx."""
+    """Post `body`. Raises OSError if no server answers, ConnectionError if the answer is not 2xx."""
     reader, writer = await asyncio.open_connection(url.hostname, url.port or 80)
     try:
         writer.write(

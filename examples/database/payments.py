@@ -1,7 +1,7 @@
-"""A processor that writes each record to a database exactly once, although it may be handed some of them twice.
+"""A processor that writes each record to a database exactly once, although some may be delivered twice.
 
 The trick is one transaction: the rows, and the offset up to which they go. After a crash the database knows better than
-anybody else what it has, so `on_claim` begins there, whatever the group's commit says.
+any other place, so `on_claim` begins there, for any commit of the group.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Payments(BatchEventProcessor):
             context.options.database, timeout=30, isolation_level=None, check_same_thread=False
         )
         # No `journal_mode = WAL`: of two processes that switch to it at once, one gets "database is locked" at once,
-        # whatever its timeout. What takes turns is a transaction.
+        # with any timeout. What takes turns is a transaction.
         with self._transaction() as database:
             for statement in SCHEMA:
                 database.execute(statement)
@@ -69,7 +69,7 @@ class Payments(BatchEventProcessor):
                 raise OvertakenError(
                     f"{batch!r} of epoch {batch.epoch}: epoch {epoch} has written since; nothing is written"
                 )
-            # The one before us may have written between our `on_claim` and now: what it has written is skipped.
+            # The one before us may have written between our `on_claim` and now: its rows are skipped.
             rows = [(*place, r.offset, r.key, r.value) for r in batch.records if r.offset >= next_offset]
             database.executemany("INSERT INTO payments VALUES (?, ?, ?, ?, ?)", rows)
             database.execute(

@@ -2,7 +2,7 @@
 
 The interesting part is the journal. inbound delivers at least once: after a crash, what was in work is delivered again,
 here or in another process. So each line of the journal holds, in one write, what was counted *and* the offsets that it
-was counted from. Whoever reads it drops the offsets that are there twice, and has exact counts.
+was counted from. A reader drops the offsets that are there twice, and has exact counts.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class DelaysPerCarrier(BatchEventProcessor):
         done = batch.next_offset
         for start in range(0, len(flights), self.options.slice):
             if batch.lost.is_set() or (start and self.context.stopping.is_set()):
-                done = flights[start][0]  # commit up to here; whoever owns the partition next goes on from here
+                done = flights[start][0]  # commit up to here; the next owner goes on from here
                 break
             self.journal.write("counted", batch, flights=flights[start : start + self.options.slice])
             self.context.wait(self.options.pause)

@@ -17,11 +17,11 @@ from inbound.controller.reset_offset import (
 )
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call, ZooKeeper
-from inbound.driver import Wakeup
 from inbound.errors import ResetError
-from inbound.kafka.clients import connector
-from inbound.kafka.topic_logs import KafkaTopicLogs
-from inbound.zookeeper_client import zookeeper_client
+from inbound.kafka.clients.choice import connector
+from inbound.kafka.clients.topic_logs import KafkaTopicLogs
+from inbound.process.zookeeper.client import zookeeper_client
+from inbound.runtime.driver import Wakeup
 
 
 class Dispatcher:
@@ -42,7 +42,7 @@ class Dispatcher:
 class Dispatchers:
     """A data plane: all replicas are asked at the same time, and their answers put together.
 
-    It never waits. What a replica has not done yet is told as such; its Call brings the controller back.
+    It never waits. A replica that is not done yet says so; its Call brings the controller back.
     """
 
     def __init__(self, replicas: Mapping[str, ConsumerManager]) -> None:

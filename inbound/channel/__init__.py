@@ -1,17 +1,19 @@
-"""One partition's path: from the poll to the landed commit.
+"""One channel: its records from the poll to the landed commit.
 
 A record passes through five files, in this order:
 
-1. `reader.py` polls the client and puts what came into the partitions' buffers (`buffer.py`, `back_pressure.py`).
-2. `schedule.py` holds every partition in exactly one place and says which is due next (`partition.py` has the table).
-3. `delivery.py` cuts a batch, writes `begun` and calls the processor; `turn.py` says what else a turn may have to do first.
+1. `reader.py` polls the client and fills the partitions' buffers (`streams.py` says which are fetched).
+2. The schedule (`inbound.partition.schedule`) says which partition is due.
+3. `turn.py` serves it, and `delivery.py` delivers a batch: a pause, the session and `begun` in the ledger come first.
 4. `outcome.py` carries out the answer: where reading goes on, what is committed, when the partition is due again.
-5. `committer.py` writes commits, those of all channels together, and tells when they have landed.
+5. `committer.py` writes the commits of all channels together, and says when they have landed.
 
-Each rule is in the file that is named after it: who polls and who delivers (`leader.py`), what is due (`schedule.py`), what
-may be in flight (`window.py`), what an answer means (`answer.py`), what a refused commit does (`refusals.py`), what comes of
-a processor's error (`failure_policy.py`), and of a position that the log does not have any more (`out_of_range.py`).
+Each rule has the file that is named after it: what an answer means (`outcome.py`), what a refused commit does (`commit.py`),
+what follows from a processor's error (`failure_policy.py`), from a position that the log does not have (`out_of_range.py`).
+A turn is one coroutine: a worker's thread runs it from beginning to end (`worker.py`), an event loop has many at once
+(`async_worker.py`, `shared.py`). Which worker polls: docs/decisions/0058-leader-and-followers.md; the commit window: 0057.
 
-The room knows ZooKeeper by the interface `inbound.coordinators.zookeeper`, Kafka by `inbound.kafka.base`, and claims by what
-they bring: it does not know how members share partitions. `kafka_channel.py` puts the parts together: begin reading there.
+The room knows Kafka by `inbound.kafka.base` and ZooKeeper by `inbound.coordinators.zookeeper`. It does not know how members
+share partitions: `inbound.group` tells it by claims and releases. Begin reading in `kafka_channel.py`, which puts the parts
+together, and has the verbs that other rooms call; `parts.py` lists what the parts share.
 """

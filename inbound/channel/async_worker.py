@@ -1,7 +1,6 @@
-"""The working part of a channel whose processor is asynchronous: serves every partition that is due at once, on one event loop.
+"""Serves all due partitions of an asynchronous processor on one event loop.
 
-Its thread runs the loop. In tests the loop is `inbound.testing.FakeLoop`, which never waits, and `run_once` is called by
-whoever drives the other parts.
+Its thread runs the loop. In tests the loop is `inbound.testing.FakeLoop`, which never waits, and the test calls `run_once`.
 """
 
 from __future__ import annotations
@@ -9,35 +8,36 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from functools import partial
 from inspect import isawaitable
 from types import CoroutineType
 from typing import Any
 
-from inbound.channel.leader import Lead
-from inbound.channel.partition import Partition, Place
-from inbound.channel.schedule import Schedule
+from inbound.channel.parts import Parts
 from inbound.channel.turn import Turns
-from inbound.clock import Clock
-from inbound.driver import Wakeup
+from inbound.partition.leader import Lead
+from inbound.partition.partition import Partition, Place
+from inbound.runtime.driver import Wakeup
 
 log = logging.getLogger(__name__)
 
 #: No longer than this, in seconds, passes without a look around.
 LONGEST_WAIT = 1.0
-#: What was cancelled when the channel closes gets so long to end, in seconds.
+#: Turns that are cancelled when the channel closes get so long to end, in seconds.
 CANCEL_WAIT = 1.0
 #: How long `open` or `close` of a processor may take while others of its kind are at work, in seconds.
 LONGEST_CALLBACK = 30.0
 
 
 class LoopWakeup(Wakeup):
-    """Wakes the one thread that runs an event loop, which waits inside it."""
+    """Wakes the thread of an event loop, which waits inside it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, interrupt: Callable[[], None] | None = None) -> None:
+        """`interrupt` is called in place of interrupting the loop."""
         super().__init__(1)
         self.loop = loop
+        self._interrupt = interrupt or self._stop_loop
         self._interrupted = False
 
     def set(self) -> None:
@@ -48,31 +48,31 @@ class LoopWakeup(Wakeup):
         super().set_all()
         self._interrupt()
 
-    def worker(self, clock: Clock, schedule: Schedule, turns: Turns) -> AsyncWorker:
-        """Return what serves a channel on the loop, woken by this."""
-        return AsyncWorker(clock=clock, schedule=schedule, turns=turns, wakeup=self)
+    def worker(self, parts: Parts, turns: Turns) -> AsyncWorker:
+        """Return the worker that serves a channel on this loop."""
+        return AsyncWorker(parts, turns, self)
 
     def heard(self) -> None:
         """From here on a call interrupts the loop again. By the loop's thread, before it looks for what is due."""
         self._interrupted = False
 
-    def _interrupt(self) -> None:
+    def _stop_loop(self) -> None:
         if not self._interrupted and not self.loop.is_closed():
             self._interrupted = True  # once is enough: many partitions become due between two looks
             self.loop.call_soon_threadsafe(self.loop.stop)
 
 
 class AsyncWorker:
-    """Serves partitions, all that are due at once: see `inbound.driver.Part`."""
+    """Serves partitions, all that are due at once: see `inbound.runtime.driver.Part`."""
 
     #: Callbacks share its thread: one that does not let go of it holds up all of them, and counts as stuck.
     in_callback = False
-    #: When it is to begin turns again, for who has several look for that in one thread (clock time).
+    #: When it is to begin turns again (clock time): for a thread that serves several workers.
     looks_at = 0.0
 
-    def __init__(self, *, clock: Clock, schedule: Schedule, turns: Turns, wakeup: LoopWakeup) -> None:
-        self._clock = clock
-        self._schedule = schedule
+    def __init__(self, parts: Parts, turns: Turns, wakeup: LoopWakeup) -> None:
+        self._clock = parts.clock
+        self._schedule = parts.schedule
         self._turns = turns
         self.wakeup = wakeup
         self._loop = wakeup.loop
@@ -81,7 +81,7 @@ class AsyncWorker:
         self._closing = False
 
     def run_once(self) -> float | None:
-        """Begin a turn for each due partition, and run the loop until there is something new for us to do."""
+        """Begin turns of due partitions, and run the loop until more are."""
         self.wakeup.heard()
         run_loop(self._loop, self.begin_turns() - self._clock.now())
         self.raise_defect()
@@ -104,7 +104,7 @@ class AsyncWorker:
             turn.add_done_callback(partial(self._clear_up, partition))
 
     def _clear_up(self, partition: Partition, turn: asyncio.Task[None]) -> None:
-        """A task that was cancelled before it began has run nothing of `_serve`, also not what is behind its `finally`."""
+        """Pass on a partition whose task was cancelled before it began. Such a task runs nothing of `_serve`, nor its `finally`."""
         if self._under_way.get(partition) is turn:
             del self._under_way[partition]
             self._schedule.end_turn(self)
@@ -131,32 +131,28 @@ class AsyncWorker:
             self._schedule.end_turn(self)  # CPU time of one turn among many cannot be told
 
     def let_go_at(self) -> float:
-        """When it let others have the interpreter last (clock time): a loop does, each time that it looks for what is ready."""
+        """When it last released the interpreter (clock time). A loop does, each time that it looks for what is ready."""
         return self._clock.now()
 
     # -- called by the channel -----------------------------------------------------------------------------------------
 
     def complete(self, result: Awaitable[object]) -> None:
-        """Run a coroutine of `open` or `close` to its end, by the caller's thread: the loop's own must not run."""
-        self._loop.run_until_complete(_awaited(result))
+        """Run a coroutine of `open` or `close` on the caller's thread. The loop's own must not run."""
+        self._loop.run_until_complete(result)
 
     def run_there(self, callback: Callable[[], object]) -> None:
-        """Run `open` or `close` on the loop while its thread runs it, and wait for the end. Raises what it raises."""
+        """Run `open` or `close` on the running loop, to its end. Its exception comes through."""
 
         async def run() -> None:
             result = callback()
             if isawaitable(result):
                 await result
 
-        done = asyncio.run_coroutine_threadsafe(run(), self._loop)
-        try:
-            done.result(LONGEST_CALLBACK)
-        except TimeoutError:
-            done.cancel()
-            raise TimeoutError(f"it did not end within {LONGEST_CALLBACK:.0f} s") from None
+        if not self._ends_there(run(), LONGEST_CALLBACK):
+            raise TimeoutError(f"it did not end within {LONGEST_CALLBACK:.0f} s")
 
     def stacks(self, of_thread: Callable[[], str]) -> dict[Partition, str]:
-        """Return the partitions that are being served, and where each is; `of_thread` tells what runs now. Any thread."""
+        """Return the partitions being served, and their stacks. `of_thread` returns what runs now. Any thread."""
         return {partition: _stack(task.get_coro(), of_thread) for partition, task in list(self._under_way.items())}
 
     def abandon(self, partition: Partition) -> None:
@@ -181,16 +177,20 @@ class AsyncWorker:
             if turns:
                 await asyncio.wait(turns, timeout=CANCEL_WAIT)
 
-        done = asyncio.run_coroutine_threadsafe(cancel(), self._loop)
+        return self._ends_there(cancel(), 2 * CANCEL_WAIT)
+
+    def _ends_there(self, coroutine: Coroutine[Any, Any, None], seconds: float) -> bool:
+        """Run a coroutine on the loop while its thread runs it. Returns False, and cancels it, if it takes longer."""
+        done = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
-            done.result(2 * CANCEL_WAIT)
+            done.result(seconds)
         except TimeoutError:
             done.cancel()
             return False
         return True
 
     def close(self) -> None:
-        """Close the loop, with whatever the processor has left on it. After its thread has ended."""
+        """Close the loop, with the tasks that the processor left. After its thread has ended."""
         self._cancel(asyncio.all_tasks(self._loop))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
@@ -210,10 +210,6 @@ def run_loop(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         loop.run_forever()
     finally:
         timer.cancel()
-
-
-async def _awaited(result: Awaitable[object]) -> None:
-    await result
 
 
 def _stack(coroutine: Any, of_thread: Callable[[], str]) -> str:

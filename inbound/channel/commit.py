@@ -1,51 +1,28 @@
-"""One commit on its way, and a channel as the committer knows it."""
+"""One commit in flight, and what its refusal means."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
-from inbound.channel.books import Books
-from inbound.channel.partition import Partition
-from inbound.channel.schedule import Schedule
-from inbound.channel.window import Mark
+from inbound.channel.parts import Parts
 from inbound.coordinators.nodes import encode_offset
-from inbound.coordinators.paths import GroupPaths
-from inbound.coordinators.zookeeper import Check, Create, Node, Op, SetData
-from inbound.journal import Journal
-from inbound.meters import Meters
-from inbound.mirroring import Mirror
+from inbound.coordinators.zookeeper import Check, Create, Node, Op, RefusedError, SetData
+from inbound.partition.partition import Partition
+from inbound.partition.position import Mark
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch
-
-
-@dataclass(eq=False, kw_only=True)
-class ChannelCommits:
-    """Where one channel's commits go and are told of, and what they have come to. For the committer, which serves many."""
-
-    paths: GroupPaths
-    books: Books
-    schedule: Schedule
-    mirror: Mirror
-    meters: Meters
-    journal: Journal
-    #: Ask the controller to look at the channel's partitions again.
-    evaluate: Callable[[], None]
-    #: Written by the committer, read by any thread.
-    landed: int = 0
-    fenced: int = 0
-    transactions: int = 0  # that carried one of them
 
 
 @dataclass(eq=False)
 class Pending:
     """The newest commit of a partition, on its way."""
 
-    channel: ChannelCommits
+    channel: Parts
     partition: Partition
     mark: Mark
     of_batch: int | None = None  # where the batch began that was answered for last; None: the commit is no batch's own
-    first: bool = False  # the first position of a group without a commit: no batch was handed out yet
+    first: bool = False  # the first position of a group without a commit: no batch was delivered yet
     recorded: bool = False  # `done` is in the ledger
     create: bool = False  # the offset node is missing
     unanswered: int | None = (
@@ -54,11 +31,11 @@ class Pending:
     unanswered_in: int | None = None  # on its way
     unread: bool = False  # the epoch node must be read before it is sent again
     epoch: Node | None = None  # the epoch node as read, where the commit is to move it on
-    since: float = 0.0  # clock time at which the committer got the oldest of what it stands for
+    since: float = 0.0  # clock time at which the committer got the oldest commit that it stands for
     leader_epoch: int | None = None  # under which leader what is before `offset` was written, as far as is known
     failures: int = 0  # how often it was refused for its own node; from the first on it is sent alone,
     not_before: float = 0.0  # and not before this clock time
-    #: To be told when it has landed, in order: who was handed a batch, and the batch.
+    #: To be called back when it has landed, in order: each processor, and the batch that it got.
     to_tell: list[tuple[BatchEventProcessor, Batch]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -69,7 +46,7 @@ class Pending:
         return self.mark.offset
 
     def stand_for(self, older: Pending) -> None:
-        """Take the place of one that was asked for before: what is known of the partition's nodes stays known."""
+        """Replace an older commit of the partition, and keep its state."""
         self.first, self.create, self.since = older.first, older.create, older.since
         self.unanswered, self.unanswered_in = older.unanswered, older.unanswered_in
         self.unread, self.epoch = older.unread, older.epoch
@@ -90,13 +67,38 @@ class Pending:
         return paths + (len(info.encode()) if info and moved else 0)
 
     def _guard(self, path: str) -> Op:
-        """Return what keeps the commit from landing under another's epoch: a check, or what moves our own epoch on.
+        """Return the operation that keeps the commit from landing under another's epoch.
 
         The epoch is moved on with the first commit of what another leader of the partition has written, too: the node says
-        so with the offset, for whoever reads on there (see `docs/decisions/0051-cut-logs.md`).
+        so with the offset, for the member that reads on there (see `docs/decisions/0051-cut-logs.md`).
         """
         epoch, version, info = self.epoch, self.partition.fence.epoch, self.partition.info
         if info is not None and info.leader_epoch != self.leader_epoch:
             data = replace(info, leader_epoch=self.leader_epoch).encode()
             return SetData(path, data, version if epoch is None else epoch.stat.version)
         return Check(path, version) if epoch is None else SetData(path, epoch.data, epoch.stat.version)
+
+
+#: So many refusals in a row have all epochs read.
+READ_ALL = 2
+
+
+class Refusal(Enum):
+    """The consequence for the commit that is to blame."""
+
+    OTHER_WRITE = "the offset node is there, or is not: it is set, or created, instead"
+    APART = "the folder of its offset is missing: it is sent alone, ever more rarely, until an operator makes that folder again"
+    READ_EPOCH = (
+        "a commit before it went without an answer and may have moved the epoch: that is read before it is sent again"
+    )
+    LOST = "the epoch has moved on: the partition is another's, and nothing more of it is committed"
+
+
+def meaning(culprit: Pending, refused: RefusedError) -> Refusal:
+    """Return what `refused` means for the commit that it blames."""
+    is_write = refused.index % 2
+    if not is_write:
+        return Refusal.READ_EPOCH if culprit.unanswered_in is not None else Refusal.LOST
+    if refused.reason == ("NodeExists" if culprit.create else "NoNode"):
+        return Refusal.OTHER_WRITE
+    return Refusal.APART

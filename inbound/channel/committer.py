@@ -1,4 +1,4 @@
-"""Writes commits: ledger first, then ZooKeeper, those of many partitions in one transaction, one transaction in flight.
+"""Writes commits to the ledger, then to ZooKeeper: one transaction in flight.
 
 One committer serves all channels on a connection. It keeps the newest position of each partition, so the newest one is
 always the one that is sent, also again after an ambiguous answer. The first commit of an idle process goes at once, then
@@ -22,12 +22,10 @@ from dataclasses import replace
 from functools import partial
 from weakref import WeakSet
 
-from inbound.channel.answer import retry_wait
-from inbound.channel.commit import ChannelCommits, Pending
-from inbound.channel.partition import Fate, Partition, Place
-from inbound.channel.refusals import READ_ALL, Refusal, meaning
+from inbound.channel.commit import READ_ALL, Pending, Refusal, meaning
+from inbound.channel.parts import Parts
 from inbound.clock import Clock
-from inbound.coordinators.claim import current
+from inbound.coordinators.ownership import current
 from inbound.coordinators.zookeeper import (
     MAX_TRANSACTION_BYTES,
     MAX_TRANSACTION_OPS,
@@ -37,23 +35,26 @@ from inbound.coordinators.zookeeper import (
     Stat,
     ZooKeeper,
 )
-from inbound.driver import Wakeup
-from inbound.errors import InboundError, LedgerError, TransientError, ZkNodeError
+from inbound.errors import InboundError, TransientError, ZkNodeError
 from inbound.ledger.base import Done, Outcome, Settled
+from inbound.partition.partition import Fate, Partition, Place
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch
-from inbound.topic_partition import TopicPartition
+from inbound.runtime.backoff import Backoff
+from inbound.runtime.driver import Wakeup
 
 #: How long to wait before trying again what failed without a connection being lost.
 RETRY = 1.0
-#: How long to wait after a lost answer; the reconnect is what it really waits for.
+#: How long a commit waits that was refused for its own node.
+APART_RETRY = Backoff(1.0, 60.0)
+#: How long to wait after a lost answer: for the reconnect.
 SOON = 0.05
 #: An answer that is late is waited for so much longer, in seconds, as long as the connection answers at all.
 LATER = 1.0
 
 
 class Committer:
-    """The committing part of a process, for all channels on one connection: see `inbound.driver.Part`."""
+    """Commits for all channels on one connection: see `inbound.runtime.driver.Part`."""
 
     def __init__(self, zk: ZooKeeper, clock: Clock, interval: float) -> None:
         """`interval` is `controller.commit_interval`, in seconds; it may be changed while it runs."""
@@ -63,7 +64,7 @@ class Committer:
         self.wakeup = Wakeup()
         self._lock = threading.Lock()
         self._queue: dict[Partition, Pending] = {}
-        self._closed: WeakSet[ChannelCommits] = WeakSet()  # of channels of which nothing is sent any more
+        self._closed: WeakSet[Parts] = WeakSet()  # of channels of which nothing is sent any more
         self._group: list[Pending] = []  # in the transaction that is in flight
         self._call: Call[list[Stat | None]] | None = None
         self._sent_over = 0  # the connection's generation
@@ -72,7 +73,7 @@ class Committer:
         self._alone = False  # what was sent last was set apart
         self._not_before = 0.0
         self._next_round = float("-inf")
-        #: What the round that is under way has sent: each partition once, else a round of more partitions than fit into one
+        #: The partitions that this round has sent: each once, else a round of more partitions than fit into one
         #: transaction would never end.
         self._in_round: set[Partition] = set()
         self._idle = True  # nothing is sent: it does not come by before it is woken
@@ -87,10 +88,10 @@ class Committer:
             self.wakeup.set()
 
     def _put(self, pending: Pending) -> None:
-        """Let the newer one of two commits wait; they need not come in their order.
+        """Keep the newer of two commits. They need not come in their order.
 
-        1. What was finished later is marked; 2. a worker has the answer for the next batch committed; 3. the first one is
-        handed in. It is the older one.
+        1. A processor finishes records later, and that commit is marked; 2. a worker marks and submits the commit of its
+        next answer; 3. the first one is submitted. It is the older one.
         """
         waiting = self._queue.get(pending.partition)
         if waiting is None:
@@ -102,8 +103,8 @@ class Committer:
         else:
             waiting.to_tell = pending.to_tell + waiting.to_tell  # it was never sent: nothing else is known by it
 
-    def forget(self, channel: ChannelCommits) -> None:
-        """Send nothing more for a channel that is closed: its ledger is, too. Any thread."""
+    def forget(self, channel: Parts) -> None:
+        """Send nothing more for a closed channel: its ledger is closed, too. Any thread."""
         with self._lock:
             self._closed.add(channel)
             for partition in [p for p, pending in self._queue.items() if pending.channel is channel]:
@@ -126,7 +127,7 @@ class Committer:
         return self._call.deadline if self._call else now
 
     def _is_late(self, call: Call[list[Stat | None]], now: float) -> bool:
-        """Whether no answer came in time, and may yet: the connection has not been lost.
+        """Whether a late answer may yet come over the same connection.
 
         To take it for lost would make the next write larger (it moves the epoch on), where a server has too much to do.
         """
@@ -172,7 +173,7 @@ class Committer:
         self._next_round = now + self.interval
 
     def _collect(self, now: float) -> tuple[list[Pending], bool]:
-        """Take from the queue what may be sent now; what is in doubt stays, what is lost is discarded.
+        """Take the commits that may be sent now. Lost ones are discarded.
 
         Returns that, and whether more could have been sent with it.
         """
@@ -203,7 +204,7 @@ class Committer:
         return group, len(group) < len(ready)
 
     def _choose(self, ready: list[Pending]) -> list[Pending]:
-        """Return as many as fit into one transaction, in order; or one that is set apart, if it is its turn."""
+        """Return the commits for one transaction, in order. Or one set apart, on its turn."""
         apart = [pending for pending in ready if pending.failures]
         self._alone = bool(apart) and not (self._alone and len(apart) < len(ready))
         if self._alone:
@@ -233,18 +234,9 @@ class Committer:
                 for p in of_channel
                 if not p.recorded
             ]
-            try:
-                if entries:
-                    channel.books.ledger.done(entries)
-            except LedgerError as error:
-                channel.books.trouble(error, "going on" if channel.books.degrade else "commits wait for it")
-                if not channel.books.degrade:
-                    held += of_channel
-                    continue
-                for entry in entries:
-                    channel.books.unrecorded(TopicPartition(entry.topic, entry.partition), entry.epoch)
-            else:
-                channel.books.recorded()
+            if entries and not channel.ledger_notes.done(entries):
+                held += of_channel
+                continue
             for pending in of_channel:
                 pending.recorded = True
         for pending in held:
@@ -291,19 +283,11 @@ class Committer:
             self._not_before = self._clock.now() + (SOON if transient else RETRY)
         else:
             self._refusals = 0
-            self._renewed(group, stats)
             self._settle_landed(group, stats)
             for channel, of_channel in _by_channel(group):
                 with channel.schedule.at_once():  # while workers compute, each wait for its lock takes milliseconds
                     for pending in of_channel:
                         self._landed(pending)
-
-    def _renewed(self, group: list[Pending], stats: list[Stat | None]) -> None:
-        """Take note of the epochs that were moved with commits."""
-        for index, pending in enumerate(group):
-            stat = stats[2 * index]
-            if stat is not None:
-                pending.channel.schedule.raise_epoch(pending.partition, stat.version)
 
     def _refused(self, group: list[Pending], refused: RefusedError) -> None:
         culprit = group[refused.index // 2]
@@ -329,16 +313,16 @@ class Committer:
             self._read_epochs(waiting)
 
     def _send_again(self, group: list[Pending]) -> None:
-        """What was in a transaction that another commit was refused in goes at once: its round is not over."""
+        """Send these at once: another commit of their transaction was refused."""
         self._requeue(group)
         self._in_round.difference_update(pending.partition for pending in group)
         self._next_round = float("-inf")
 
     def _set_apart(self, pending: Pending, why: str) -> None:
-        """Send this one by itself from now on: it would keep the others of its transaction from landing each time."""
+        """Send this one alone. It would keep the others of its transaction from landing."""
         partition = pending.partition
         pending.failures += 1
-        wait = retry_wait(pending.failures)
+        wait = APART_RETRY.delay(pending.failures)
         pending.not_before = self._clock.now() + wait
         partition.commit_problem = why
         pending.channel.journal.note(
@@ -349,7 +333,7 @@ class Committer:
         self._requeue([pending])
 
     def _read_epochs(self, group: list[Pending]) -> float | None:
-        """Find out about all of these in one round; they are sent, or dropped, when the answers are there."""
+        """Read the epochs of all these, then send or drop them."""
         self._group = group
         self._epochs = [self._zk.get(p.channel.paths.epoch(*p.partition.tp)) for p in group]
         for call in self._epochs:
@@ -394,7 +378,7 @@ class Committer:
                 info = replace(info, leader_epoch=pending.leader_epoch)
             partition.info = info
         channel.mirror.landed(partition, pending.offset)
-        channel.landed += 1
+        channel.commits_landed += 1
         channel.meters.commit_seconds.observe(self._clock.now() - pending.since)
         if not pending.first:
             partition.totals.commits += 1
@@ -404,12 +388,12 @@ class Committer:
             channel.schedule.start(partition)
 
     def _discard(self, pending: Pending, *, refused: bool) -> None:
-        """The partition is not ours any more: its commit is dropped, its records are another's to read."""
+        """Drop a commit whose partition is lost. Its new owner reads the records."""
         channel, partition = pending.channel, pending.partition
         with self._lock:
             newer = self._queue.pop(partition, None)
         if refused and partition.fate is not Fate.DROP:
-            channel.fenced += 1
+            channel.commits_fenced += 1
             channel.journal.note(
                 "fenced", f"lost: the commit of offset {pending.offset} was refused, the epoch moved on; its new owner reads on "
                 "from the last commit", partition.tp, offset=pending.offset, epoch=partition.fence.epoch, level=logging.WARNING,
@@ -419,42 +403,38 @@ class Committer:
         if pending.unanswered is not None:
             outcomes[pending.unanswered] = "unknown"
         epoch = partition.fence.epoch
-        self._settle_in_ledger(channel, [Settled(*partition.tp, epoch, *item) for item in sorted(outcomes.items())])
+        channel.ledger_notes.settled([Settled(*partition.tp, epoch, *item) for item in sorted(outcomes.items())])
         channel.schedule.refused(partition)
 
     def _settle_landed(self, group: list[Pending], stats: list[Stat | None]) -> None:
-        """Say that commits have landed, before anybody acts on it: their partitions' next lines come behind."""
-        told: dict[ChannelCommits, list[Settled]] = {}
+        """Record landed commits in the ledger. Their partitions go on after it, so later lines follow."""
+        told: dict[Parts, list[Settled]] = {}
         for pending, moved, stat in zip(group, stats[::2], stats[1::2], strict=True):
-            # Whoever claims next comes after the epoch that it was moved to.
+            if moved is not None:
+                pending.channel.schedule.raise_epoch(pending.partition, moved.version)
+            # The next claim comes after the epoch that it was moved to.
             epoch = pending.partition.fence.epoch if moved is None else moved.version
             settled = Settled(*pending.partition.tp, epoch, pending.offset, "landed", stat.mzxid if stat else None)
             told.setdefault(pending.channel, []).append(settled)
         for channel, entries in told.items():
-            self._settle_in_ledger(channel, entries)
-
-    def _settle_in_ledger(self, channel: ChannelCommits, entries: list[Settled]) -> None:
-        try:
-            channel.books.ledger.settled(entries)
-        except LedgerError as error:  # the commit stands; the ledger lacks the word, and says so by its absence
-            channel.books.trouble(error, "going on" if channel.books.degrade else "commits wait for it")
+            channel.ledger_notes.settled(entries)
 
     def _requeue(self, group: list[Pending]) -> None:
-        """Put commits before those that wait; of one partition the newer one stays."""
+        """Put commits back before the queued ones. Of one partition the newer one stays."""
         with self._lock:
             again = [pending for pending in group if pending.channel not in self._closed]
             waiting, self._queue = self._queue, {pending.partition: pending for pending in again}
             for pending in waiting.values():
                 self._put(pending)
 
-    def waiting(self, channel: ChannelCommits) -> int:
-        """Return how many partitions of a channel have commits that have not landed. Any thread."""
+    def waiting(self, channel: Parts) -> int:
+        """Return how many of a channel's partitions have commits in flight. Any thread."""
         with self._lock:
             return len({p.partition for p in (*self._queue.values(), *self._group) if p.channel is channel})
 
 
-def _by_channel(group: Iterable[Pending]) -> list[tuple[ChannelCommits, list[Pending]]]:
-    found: dict[ChannelCommits, list[Pending]] = {}
+def _by_channel(group: Iterable[Pending]) -> list[tuple[Parts, list[Pending]]]:
+    found: dict[Parts, list[Pending]] = {}
     for pending in group:
         found.setdefault(pending.channel, []).append(pending)
     return list(found.items())

@@ -1,65 +1,42 @@
-"""What happens when a processor fails."""
+"""The reaction to a processor's failures: retries, isolation, `on_error`."""
 
 from __future__ import annotations
 
 import logging
-import os
-import sysconfig
-import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import isawaitable
 from typing import Any, Protocol
 
-from inbound.channel.answer import Outcome, decide, retry_wait
-from inbound.channel.partition import Partition, Place
-from inbound.channel.schedule import NEVER
-from inbound.channel.settings import Settings
+from inbound.channel.outcome import Outcome, decide
 from inbound.clock import Clock
-from inbound.errors import BadResponseError, ProcessorError
-from inbound.journal import Journal
+from inbound.errors import ProcessorError
+from inbound.partition.journal import Journal
+from inbound.partition.partition import Partition, Place
+from inbound.partition.schedule import NEVER
+from inbound.partition.service import Settings
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch, Record
+from inbound.runtime.backoff import Backoff
+from inbound.runtime.text import describe
 from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
-#: Where the standard library and installed packages are: an error often comes from within one, for what its caller gave it.
-_LIBRARIES = (
-    "<frozen ",
-    *(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-)
+#: How long a partition rests after its processor has failed.
+RETRY = Backoff(1.0, 60.0)
 
 #: Sends records of (topic, partition) to the dead-letter topic, with the reason; raises if it cannot.
 DeadLetters = Callable[[str, int, Sequence[Record], str], None]
 
 
-def describe(error: BaseException) -> str:
-    """Return one line: what was raised, and where in the user's code. It can be encoded, whatever the error says.
-
-    Where all of it is in installed packages, the innermost place is named.
-    """
-    try:
-        said = str(error)
-    except BaseException as failure:  # an error whose own text fails must not hide what happened
-        said = f"(its text failed: {type(failure).__name__})"
-    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    if not isinstance(error, BadResponseError) and frames:
-        own = [frame for frame in frames if not frame[0].startswith(_LIBRARIES)]
-        filename, line = (own or frames)[-1]
-        text = f"{text} (at {filename}:{line})"
-    # Half of a surrogate pair has no encoding: not in a header, a ledger, a log or an answer.
-    return text.encode(errors="backslashreplace").decode()
-
-
 def loop_is_gone(error: BaseException, asynchronous: bool) -> bool:
-    """Say whether a callback ended because its event loop did. A plain one has none: whatever it raises is its own."""
+    """Say whether a callback ended because its event loop did. A plain one has no loop, and its errors are its own."""
     return asynchronous and isinstance(error, GeneratorExit)
 
 
 class Served(Protocol):
-    """The processor, and of what kind it is: `inbound.channel.service.Service`, or a replay's own."""
+    """A processor and its kind: `inbound.partition.service.Service`, or a replay's own."""
 
     @property
     def processor(self) -> BatchEventProcessor: ...
@@ -68,7 +45,7 @@ class Served(Protocol):
 
 
 class Notes(Protocol):
-    """What goes into the ledger: `inbound.channel.books.Books`, or a replay's own."""
+    """Ledger entries: `inbound.partition.ledger_notes.LedgerNotes`, or a replay's own."""
 
     def note(self, kind: str, tp: TopicPartition, epoch: int, **facts: Any) -> None: ...
 
@@ -77,21 +54,21 @@ class FailurePolicy:
     """The channel's `on_error`. Called by workers."""
 
     def __init__(
-        self, *, settings: Settings, clock: Clock, service: Served, books: Notes, journal: Journal,
+        self, *, settings: Settings, clock: Clock, service: Served, ledger_notes: Notes, journal: Journal,
         dead_letters: DeadLetters | None,
     ) -> None:  # fmt: skip
         self._settings = settings
         self._clock = clock
         self._service = service
-        self._books = books
+        self._ledger_notes = ledger_notes
         self._journal = journal
         self._dead_letters = dead_letters
 
     async def failed(self, partition: Partition, batch: Batch, error: BaseException) -> Outcome:
-        """Return what to do after on_next_batch failed on `batch`: what on_exception says, else `on_error`."""
+        """Return the outcome of a failed batch: on_exception's answer, else `on_error`'s."""
         failure = partition.failure
         if _abandoned(partition):
-            return Outcome(batch.first_offset, None)  # nobody waits for it any more
+            return Outcome(batch.first_offset, None)  # given up: its answer is not used any more
         failure.attempts += 1
         failure.last_error = describe(error)
         first = batch.records[0].offset
@@ -118,12 +95,12 @@ class FailurePolicy:
                 self._say(
                     partition, "isolating", batch.first_offset, logging.ERROR,
                     f"on_next_batch failed {failure.attempts} times on offsets {batch.first_offset} to "
-                    f"{batch.next_offset - 1} ({failure.last_error}); handing them out one by one",
+                    f"{batch.next_offset - 1} ({failure.last_error}); delivering them one by one",
                 )  # fmt: skip
                 failure.attempts = 0
                 return Outcome(batch.first_offset, None, reverted_from=batch.next_offset)
             return await self._give_up(partition, batch)
-        wait = retry_wait(failure.attempts)
+        wait = RETRY.delay(failure.attempts)
         self._say(
             partition, "failed", batch.first_offset, logging.ERROR,
             f"on_next_batch failed on offsets {batch.first_offset} to {batch.next_offset - 1}, attempt {failure.attempts}"
@@ -133,7 +110,7 @@ class FailurePolicy:
         return Outcome(batch.first_offset, None, reverted_from=batch.next_offset, wait=wait)
 
     def claim_failed(self, partition: Partition, error: BaseException) -> float:
-        """Return when to ask again after on_claim failed, as clock time; infinity: not at all, the partition is held."""
+        """Return the clock time to call on_claim again. Infinity: the partition is held."""
         failure = partition.failure
         if _abandoned(partition):
             return NEVER
@@ -147,7 +124,7 @@ class FailurePolicy:
             )
             self.hold(partition, "processor-fails", partition.committed)
             return NEVER
-        wait = retry_wait(failure.attempts)
+        wait = RETRY.delay(failure.attempts)
         self._say(
             partition, "on-claim-failed", partition.committed, logging.ERROR,
             f"on_claim failed, attempt {failure.attempts}{f' of {limit}' if limit else ''}: {failure.last_error}; "
@@ -161,7 +138,7 @@ class FailurePolicy:
         failure = partition.failure
         failure.room_attempts, failure.failing = failure.room_attempts + 1, None
         failure.last_error = describe(error)
-        wait = retry_wait(failure.room_attempts)
+        wait = RETRY.delay(failure.room_attempts)
         self._say(
             partition, "failed", partition.position.delivered, logging.ERROR,
             f"room failed, attempt {failure.room_attempts}: {failure.last_error}; nothing is delivered, asked again in "
@@ -170,12 +147,12 @@ class FailurePolicy:
         return self._clock.now() + wait
 
     def hold_unclear(self, partition: Partition, told: str) -> None:
-        """Hold a partition whose commit may be about another topic of that name: the ids cannot be compared."""
+        """Hold a partition whose commit may be about another topic."""
         partition.failure.held = (
             f"the commit {partition.committed} is about topic id {partition.topic_id}, the brokers name {told}: whether that "
             "is one topic cannot be told. Say where to go on with `inbound offsets reset --group "
             f"{self._settings.now.group} --topic {partition.tp.topic}:{partition.tp.partition}`: at {partition.committed} if "
-            "it is, at the earliest offset if the topic was created anew"
+            "it is, at the earliest offset if the topic was recreated"
         )
         self.hold(partition, "out-of-range", partition.committed)
 
@@ -231,7 +208,7 @@ class FailurePolicy:
             if _abandoned(partition):
                 return Outcome(batch.first_offset, None)  # sent or not: the next claim reads the record again
             if problem is not None:
-                wait = retry_wait(failure.attempts)
+                wait = RETRY.delay(failure.attempts)
                 failure.dead_letter_problem = f"offset {offset} could not be sent to the dead-letter topic: {problem}"
                 self._say(
                     partition, "dead-letter-failed", offset, logging.ERROR,
@@ -242,7 +219,7 @@ class FailurePolicy:
             partition, "dead-lettered" if then == "dead-letter" else "skipped", offset, logging.ERROR,
             f"the record at offset {offset} is given up ({then}): {why}",
         )  # fmt: skip
-        self._books.note(
+        self._ledger_notes.note(
             "skip",
             partition.tp,
             partition.fence.epoch,
@@ -254,7 +231,7 @@ class FailurePolicy:
         return Outcome(batch.next_offset, _commit_after(partition, batch))
 
     def hold(self, partition: Partition, cause: str, offset: int | None) -> None:
-        """Say that `partition.held` stands: nothing is read before somebody acts."""
+        """Say that `partition.held` stands: nothing is read before an operator acts."""
         partition.failure.held_cause = cause
         self._say(partition, "held", offset, logging.ERROR, f"held: {partition.failure.held}", cause=cause)
 
@@ -263,9 +240,9 @@ class FailurePolicy:
 
 
 def _commit_after(partition: Partition, batch: Batch) -> int | None:
-    """Return what to commit once `batch` is given up; None: nothing, the processor's next commit covers it.
+    """Return the commit for a batch given up. None: the processor's next one covers it.
 
-    1. The processor answers `next` for what it collects; 2. the record behind that is given up; 3. the process dies. Were
+    1. The processor answers `next` for records that it collects; 2. the record behind that is given up; 3. the process dies. Were
     the given-up record committed, so would be what was collected, and it is nowhere but in the memory of the dead.
     """
     advanced = partition.position.advanced

@@ -4,78 +4,57 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from inspect import isawaitable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from inbound.channel.books import Books
-from inbound.channel.commit import ChannelCommits, Pending
-from inbound.channel.committer import Committer
-from inbound.channel.composition import reader_of, turns_of
-from inbound.channel.failure_policy import DeadLetters, describe
-from inbound.channel.partition import Handle, Partition, Place
-from inbound.channel.partition_status import partition_status
-from inbound.channel.parts import Parts
-from inbound.channel.schedule import Schedule
-from inbound.channel.service import Service
-from inbound.channel.settings import Settings
+from inbound.channel.commit import Pending
+from inbound.channel.parts import Parts, Resources
+from inbound.channel.reader import Reader
+from inbound.channel.status import channel_status
+from inbound.channel.turn import Turns
 from inbound.channel.worker import Worker
-from inbound.clock import Clock
 from inbound.config import ChannelConfig
-from inbound.controller.kafka_controller import KafkaController
 from inbound.coordinators.base import ZkCoordinator
 from inbound.coordinators.nodes import MemberInfo
-from inbound.coordinators.parameters import described
 from inbound.coordinators.paths import GroupPaths
-from inbound.coordinators.tasks import Tasks
-from inbound.driver import Driver, Wakeup
+from inbound.coordinators.rights import described
+from inbound.coordinators.zookeeper import Call
 from inbound.errors import LedgerError
-from inbound.journal import Journal
-from inbound.kafka.base import LogClient
-from inbound.kafka.mirror_base import Connect
-from inbound.ledger.base import Ledger
-from inbound.membership import GroupMembership
-from inbound.meters import Meters
-from inbound.mirroring import Mirror
-from inbound.pausing import Pausing
-from inbound.processors.base import BatchEventProcessor, Context, TopicWriter, is_async, no_topics, paces
+from inbound.group.membership import GroupMembership
+from inbound.group.parts import PauseState, Reading
+from inbound.mirror.mirror import Mirror
+from inbound.observe.status.status import ChannelStatus, ResetStatus, ThreadStatus
+from inbound.partition.journal import Journal
+from inbound.partition.ledger_notes import LedgerNotes
+from inbound.partition.meters import Meters
+from inbound.partition.partition import Handle, Partition, Place
+from inbound.partition.schedule import Schedule
+from inbound.partition.service import Service, Settings
+from inbound.processors.base import BatchEventProcessor, Context, is_async
 from inbound.processors.batch import Batch
-from inbound.processors.spans import NO_TRACING, Consumer, Tracing
-from inbound.status import ChannelStatus, ThreadStatus
+from inbound.processors.spans import Consumer
+from inbound.runtime.driver import Driver, Wakeup
+from inbound.runtime.text import describe
+from inbound.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    import asyncio
-
     from inbound.channel.async_worker import AsyncWorker, LoopWakeup
     from inbound.channel.shared import Shared
 
 log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, kw_only=True)
-class Outside:
-    """What a channel gets from outside; every piece can be a fake."""
-
-    clock: Clock
-    controller: KafkaController
-    wake_controller: Callable[[], None]
-    committer: Committer  # of the controller's connection
-    connect: Callable[[], LogClient]  # makes the Kafka client; raises BrokerUnavailableError while there is no broker
-    ledger: Ledger
-    degrade: bool = False
-    dead_letters: DeadLetters | None = None
-    open_topic: Callable[[str], TopicWriter] = no_topics  # makes what the processor publishes with
-    owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False
-    connect_mirror: Connect | None = None  # makes the client that offsets are mirrored with
-    new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None  # for an asynchronous processor; None: a real one
-    shared: Shared | None = None  # what it stands on with others whose processors hold up no event loop
-    tracing: Tracing = NO_TRACING
+#: Why a partition has not drained whose callback does not run, by its place.
+_STUCK = {
+    Place.LEAVING: "its owner node could not be deleted; it goes when the session expires",
+    Place.SCHEDULED: "no worker was free for its last callback",
+    Place.RUNNING: "its callback did not end in time",
+}
 
 
 class InboundKafkaChannel:
-    """One channel: topics of one group, read by one client, handed to one processor by several workers, or by one event loop.
+    """Reads topics with one client, and delivers batches to one processor.
 
     `open` and `close` are called by the owner's thread. In between every worker runs on its own driver's thread, or is
     stepped by the simulator.
@@ -90,22 +69,24 @@ class InboundKafkaChannel:
         coordinator: ZkCoordinator,
         member: MemberInfo,
         options: object,
-        outside: Outside,
+        resources: Resources,
     ) -> None:
         self.name = name
-        self._outside = outside
+        self._resources = resources
+        self.tasks = resources.controller.tasks  # they run on its controller's thread
         self._options = options
         self._coordinator = coordinator
-        self._shared = outside.shared if type(processor).shares_loop else None
-        loop = _loop_wakeup(outside, self._shared) if is_async(type(processor)) else None
+        self._shared = resources.shared if type(processor).shares_loop else None
+        loop = _loop_wakeup(resources, self._shared) if is_async(type(processor)) else None
         workers = Wakeup(config.workers + 1) if loop is None else loop
         # On an event loop any number of turns are under way at a time.
-        schedule = Schedule(outside.clock, workers.set, config.workers if loop is None else sys.maxsize)
-        clock, zk, paths = outside.clock, outside.controller.zk, GroupPaths(config.group)
+        most = config.workers if loop is None else sys.maxsize
+        schedule = Schedule(resources.clock, workers.set, most, self._evaluate)
+        clock, zk, paths = resources.clock, resources.controller.zk, GroupPaths(config.group)
         journal, meters = Journal(name, config.group, clock.wall), Meters()
-        books = Books(outside.ledger, journal, meters, clock, degrade=outside.degrade)
+        ledger_notes = LedgerNotes(resources.ledger, journal, meters, clock, degrade=resources.degrade)
         mirror = Mirror(
-            config, name=name, clock=clock, zk=zk, schedule=schedule, journal=journal, connect=outside.connect_mirror
+            config, name=name, clock=clock, zk=zk, schedule=schedule, journal=journal, connect=resources.connect_mirror
         )
         self.parts = Parts(
             name=name,
@@ -116,26 +97,25 @@ class InboundKafkaChannel:
             paths=paths,
             journal=journal,
             meters=meters,
-            books=books,
+            ledger_notes=ledger_notes,
             service=Service(
-                processor, Consumer(config.group, consumer_id), journal, outside.tracing, processor.own_topics(options)
+                processor, Consumer(config.group, consumer_id), journal, resources.tracing, processor.own_topics(options)
             ),
             schedule=schedule,
-            pausing=Pausing(zk, schedule),
+            pause_state=PauseState(zk, schedule),
             mirror=mirror,
             worker_wakeup=workers,
-            committer=outside.committer,
-            commits=ChannelCommits(
-                paths=paths, books=books, schedule=schedule, mirror=mirror, meters=meters, journal=journal,
-                evaluate=self._evaluate,
-            ),
+            committer=resources.committer,
             evaluate=self._evaluate,
+            wake_committer=resources.committer.wakeup.set,
         )  # fmt: skip
-        self.reader = reader_of(self.parts, outside.connect, self._evaluate)
-        self._turns = turns_of(self.parts, self.reader, outside.dead_letters)
-        self._event_loop = loop.worker(clock, schedule, self._turns) if loop is not None else None
+        self.reader = Reader(self.parts, resources.connect, self._evaluate)
+        self._turns = Turns(self.parts, self.reader, resources.dead_letters)
+        self._event_loop = loop.worker(self.parts, self._turns) if loop is not None else None
         self.workers: list[Worker | AsyncWorker] = (
-            [self._event_loop] if self._event_loop else [self._make_worker() for _ in range(config.workers + 1)]
+            [self._event_loop]
+            if self._event_loop
+            else [Worker(self.parts, self.reader, self._turns) for _ in range(config.workers + 1)]
         )
         self._helper: list[Driver] = []  # polls, where the workers do not: an event loop must not wait for a client
         self._polling = Wakeup()
@@ -148,48 +128,40 @@ class InboundKafkaChannel:
         self._not_sent_by_former = 0
         self.membership = GroupMembership(
             self.parts,
-            outside.controller.tasks,
+            self.tasks,
             coordinator,
-            self.reader,
+            Reading(topics=self.reader.topics, expect=self.reader.expect, open=self.reader.open),
             member,
-            join_delay=outside.controller.timing.join_delay,
-            session_began=lambda: outside.controller.session_began,
-            on_join=lambda: outside.controller.postpone_release(self.membership),
-            owner_is_dead=outside.owner_is_dead,
+            join_delay=resources.controller.timing.join_delay,
+            session_began=lambda: resources.controller.session_began,
+            on_join=lambda: resources.controller.postpone_release(self.membership),
+            abandon=self._abandon_one,
+            owner_is_dead=resources.owner_is_dead,
         )
-        self.membership.holdings.abandon = self._abandon_one
-        schedule.on_abandoned_end = self._evaluate
         self.drivers: list[Driver] = []
         #: Set when it leaves its group although the process goes on.
         self.removed = False
-        self._opened = False
-
-    def _make_worker(self) -> Worker:
-        return Worker(clock=self.parts.clock, schedule=self.parts.schedule, reader=self.reader, turns=self._turns)
+        self.opened = False  # the processor is open; read by any thread
 
     def read_apart(self, wake: Callable[[], None]) -> None:
-        """Have somebody else step `reader`, who is woken by that; no worker polls. Before the parts' first step."""
+        """Have another thread step `reader`, which `wake` wakes; no worker polls. Before the parts' first step."""
         self.parts.schedule.read_apart(wake)
         if self._event_loop is None:
             del self.workers[self.parts.settings.now.workers :]
 
     def _evaluate(self) -> None:
-        self._outside.controller.evaluate(self.membership)
-        self._outside.wake_controller()
-
-    @property
-    def opened(self) -> bool:
-        """Whether the processor is open. Any thread."""
-        return self._opened
+        self._resources.controller.evaluate(self.membership)
+        self._resources.wake_controller()
 
     # -- life --------------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Open the processor; whatever it raises comes through, for it cannot do its work."""
+        """Open the processor. An error of its `open` comes through: it cannot do its work."""
         parts = self.parts
-        context = self._context = self._make_context(self._options)
-        self._complete(lambda: parts.service.processor.open(context))
-        self._opened = True
+        processor, context = parts.service.processor, self._make_context(self._options)
+        self._context = context
+        self._complete(lambda: processor.open(context))
+        self.opened = True
 
     def _make_context(self, options: object) -> Context:
         parts = self.parts
@@ -203,8 +175,8 @@ class InboundKafkaChannel:
             clock=parts.clock,
             shutdown_timeout=parts.settings.now.shutdown_timeout,
             commit=self._commit,
-            open_topic=self._outside.open_topic,
-            tracing=self._outside.tracing,
+            open_topic=self._resources.open_topic,
+            tracing=self._resources.tracing,
         )
 
     def _commit(self, batch: Batch, offset: int) -> None:
@@ -212,10 +184,10 @@ class InboundKafkaChannel:
             partition = batch.claim.partition
             mark = self.parts.schedule.finish(batch.claim, offset)
             if mark is not None:
-                self.parts.committer.submit(Pending(self.parts.commits, partition, mark))
+                self.parts.committer.submit(Pending(self.parts, partition, mark))
 
     def _complete(self, callback: Callable[[], object]) -> None:
-        """Run `open` or `close` to its end: on the event loop, where there is one and it runs, else in this thread."""
+        """Run `open` or `close` to its end. On the event loop, where there is one and it runs, else in this thread."""
         loop = self._event_loop
         if loop is not None and self._loop_runs:
             loop.run_there(callback)
@@ -231,15 +203,10 @@ class InboundKafkaChannel:
             return self._shared.loop.running
         return any(driver.thread.is_alive() for driver in self.drivers)
 
-    @property
-    def tasks(self) -> Tasks:
-        """What runs on its controller's thread."""
-        return self._outside.controller.tasks
-
     def join(self) -> None:
         """Take part in the group from now on."""
-        self._outside.controller.add(self.membership)
-        self._outside.wake_controller()
+        self._resources.controller.add(self.membership)
+        self._resources.wake_controller()
 
     def start(self) -> None:
         """Start a thread for each part."""
@@ -264,9 +231,9 @@ class InboundKafkaChannel:
     # -- changes while it runs: by one thread, not the parts' --------------------------------------------------------------
 
     def exchange(self, processor: BatchEventProcessor, options: object) -> None:
-        """Let another processor of the same class take over, partition by partition, each between two batches.
+        """Let another processor of the same class take over. Each partition changes between two batches.
 
-        The one before hears on_stream_termination of each, and is closed by `clear_up` after its last callback. Whatever
+        The old one gets on_stream_termination of each, and is closed by `clear_up` after its last callback. What
         `open` of the new one raises comes through, and nothing has changed.
         """
         parts, context = self.parts, self._make_context(options)
@@ -276,11 +243,11 @@ class InboundKafkaChannel:
         parts.schedule.serve_with(processor)
 
     def configure(self, config: ChannelConfig) -> None:
-        """Go by another configuration, of which only the keys differ that parts look at each time, and `workers`."""
+        """Apply a configuration that differs only in reloadable keys and `workers`."""
         self.parts.settings.now = config
         self._context.shutdown_timeout = config.shutdown_timeout
         self.parts.mirror.configure(config.offsets)
-        if self.drivers:  # else somebody steps the parts
+        if self.drivers:  # else the simulator steps the parts
             self.parts.mirror.start()
         if self._event_loop is None:
             self._set_workers(config.workers)
@@ -293,13 +260,13 @@ class InboundKafkaChannel:
         if count == at_work:
             return
         wakeup = self.parts.worker_wakeup
-        if not self.drivers:  # whoever steps the parts has the workers that it has
+        if not self.drivers:  # the simulator steps the workers that there are
             return
         wakeup.waiters = max(count, at_work)
         for driver in [d for d in self.drivers if not d.stopping][count:]:
             driver.stop()
         for _ in range(count - at_work):
-            worker = self._make_worker()
+            worker = Worker(self.parts, self.reader, self._turns)
             driver = Driver(
                 f"{self.name}-worker-{self._worker_number}", worker, wakeup, self.parts.clock, worker.let_go_at
             )
@@ -309,14 +276,14 @@ class InboundKafkaChannel:
             driver.start()
 
     def try_again(self) -> None:
-        """Read what is held once more: what holds it may have been corrected."""
-        for partition in self.parts.schedule.held():
+        """Read held partitions once more: the cause may have been corrected."""
+        for partition in self.held():
             partition.callbacks.append(partition.try_again)
         self.parts.schedule.hurry_all()
         self.parts.schedule.read_soon()
 
     def clear_up(self) -> bool:
-        """Close processors that others have taken the place of, and forget workers that have ended.
+        """Close replaced processors, and forget workers that have ended.
 
         Returns whether some are still at work.
         """
@@ -338,46 +305,37 @@ class InboundKafkaChannel:
         return bool(self._former) or any(driver.stopping for driver in self.drivers)
 
     def report(self) -> None:
-        """Look at how the subscription does that this channel serves, if it does. Controller's thread."""
+        """Refresh the report of the channel's subscription, if it has one. Controller's thread."""
         report = self.membership.report
-        if report.serves is not None and self._opened:
+        if report.serves is not None and self.opened:
             report.refresh(self.parts.service.said("status"))
 
     def abandon(self) -> None:
-        """Give up whatever has not drained: not committed, and where it hangs is logged."""
-        stacks = self._stacks()
-        for partition in self.parts.schedule.held():
-            self._abandon(partition, "", stacks.get(partition))
+        """Abandon partitions that have not drained, without a commit. The log says where each hangs."""
+        self._abandon(self.held())
 
     def _abandon_one(self, partition: Partition, why: str) -> None:
-        self._abandon(partition, f" {why}", self._stacks().get(partition))
+        self._abandon([partition], f" {why}")
 
-    def _stacks(self) -> dict[Partition, str]:
-        return {
+    def _abandon(self, partitions: Sequence[Partition], why: str = "") -> None:
+        parts = self.parts
+        stacks = {
             partition: stack
             for worker, driver in zip(self.workers, self.drivers, strict=False)
             for partition, stack in worker.stacks(driver.stack).items()
         }
-
-    def _abandon(self, partition: Partition, why: str, stack: str | None) -> None:
-        if stack is not None:
-            where = f"its callback did not end in time; it is at:\n{stack}"
-        elif partition.place is Place.LEAVING:
-            where = "its owner node could not be deleted; it goes when the session expires"
-        elif partition.place is Place.SCHEDULED:
-            where = "no worker was free for its last callback"
-        elif partition.place is Place.RUNNING:
-            where = "its callback did not end in time"
-        else:
-            where = "its last commit could not be written"
-        self.parts.journal.note(
-            "abandoned", f"abandoned after shutdown_timeout ({self.parts.settings.now.shutdown_timeout:.0f} s){why}; offsets from "
-            f"{partition.committed} on are read again elsewhere: {where}", partition.tp,
-            offset=partition.committed, epoch=partition.fence.epoch, level=logging.ERROR,
-        )  # fmt: skip
-        self.parts.schedule.abandon(partition)
-        if self._event_loop is not None:
-            self._event_loop.abandon(partition)
+        for partition in partitions:
+            where = _STUCK.get(partition.place, "its last commit could not be written")
+            if partition in stacks:
+                where = f"its callback did not end in time; it is at:\n{stacks[partition]}"
+            parts.journal.note(
+                "abandoned", f"abandoned after shutdown_timeout ({parts.settings.now.shutdown_timeout:.0f} s){why}; offsets from "
+                f"{partition.committed} on are read again elsewhere: {where}", partition.tp,
+                offset=partition.committed, epoch=partition.fence.epoch, level=logging.ERROR,
+            )  # fmt: skip
+            parts.schedule.abandon(partition)
+            if self._event_loop is not None:
+                self._event_loop.abandon(partition)
 
     def close(self) -> None:
         """Stop the threads, close the client, the processor and the ledger."""
@@ -391,7 +349,7 @@ class InboundKafkaChannel:
         if self._shared is not None:
             self._shared.reading.remove(self.reader)
         self.reader.close()
-        parts.committer.forget(parts.commits)
+        parts.committer.forget(parts)
         parts.mirror.close()
         if self._event_loop is None:
             self._close_processors()
@@ -402,7 +360,7 @@ class InboundKafkaChannel:
             if self._shared is None:
                 self._event_loop.close()
         try:
-            parts.books.ledger.close()
+            parts.ledger_notes.close()
         except LedgerError as error:
             log.error("channel %s: its ledger lacks the mark of a clean end: %s", self.name, error)
 
@@ -417,7 +375,7 @@ class InboundKafkaChannel:
         return True
 
     def _close_processors(self) -> None:
-        if self._opened:
+        if self.opened:
             for processor in (*self._former, self.parts.service.processor):
                 self._close_processor(processor)
 
@@ -428,53 +386,70 @@ class InboundKafkaChannel:
             log.error("channel %s: the processor's close failed: %s", self.name, describe(error))
             log.debug("channel %s: where it failed", self.name, exc_info=True)
 
-    def _not_sent(self) -> int:
-        return self._not_sent_by_former + sum(p.not_sent for p in (*self._former, self.parts.service.processor))
+    # -- what operators and `inbound explain` ask of it --------------------------------------------------------------------
+
+    async def leave_group(self) -> None:
+        """Leave the group gracefully. Controller's thread."""
+        await self.membership.leave_group()
+
+    async def clear_up_group(self) -> None:
+        """Delete the nodes that are still ours after the group was left. Controller's thread."""
+        await self.membership.clear_up()
+
+    def give_up(self, tp: TopicPartition, seconds: float | None) -> Call[bool]:
+        """Begin to release `tp`, and leave it to others; see `ReleaseCooldown.add`. Returns whether it was held. Any thread."""
+        return self.tasks.spawn(self.membership.give_up(tp, seconds), f"release of {tp}")
+
+    def has_held(self, tp: TopicPartition) -> bool:
+        """Whether it holds a partition, or its journal still knows that it did. Any thread."""
+        return self.parts.schedule.get(tp) is not None or bool(self.parts.journal.of(tp))
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it ends. Any thread."""
+        return self.parts.service.stops
+
+    def stop(self) -> None:
+        """Have the processor's waits return: the channel ends. Any thread."""
+        self.parts.service.stop()
+
+    def finish_mirror(self) -> None:
+        """Have the mirror send its last offsets soon. Any thread."""
+        self.parts.mirror.finish()
+
+    def held(self) -> list[Partition]:
+        """Return the partitions that are not gone. Any thread."""
+        return self.parts.schedule.held()
+
+    def note(self, kind: str, text: str, tp: TopicPartition | None = None, **facts: Any) -> None:
+        """Keep and log what happened; see `Journal.note`. Any thread."""
+        self.parts.journal.note(kind, text, tp, **facts)
+
+    def bad_node(self, tp: TopicPartition) -> str | None:
+        """Return why a partition's nodes cannot be used; None if they can. Any thread."""
+        return self.membership.backoff.problem(tp)
+
+    def resets(self) -> list[ResetStatus]:
+        """Return the resets that stall partitions. Any thread."""
+        return self.membership.resets.status()
+
+    def peek(self, partitions: Collection[TopicPartition]) -> None:
+        """Find out soon whether these have records that are not fetched. Any thread."""
+        self.reader.watching.ask(partitions)
+        self.parts.schedule.read_soon()
 
     # -- status ------------------------------------------------------------------------------------------------------
 
     def status(self) -> ChannelStatus:
         """Return a snapshot. Any thread."""
-        parts, membership = self.parts, self.membership
-        held = sorted(parts.schedule.held(), key=lambda p: p.tp)
-        totals = dict(parts.consumed)
-        return ChannelStatus(
-            name=self.name,
-            group=parts.settings.now.group,
-            consumer_id=parts.consumer_id,
+        processors = (*self._former, self.parts.service.processor)
+        return channel_status(
+            self.parts,
+            self.membership,
+            self.reader,
             coordinator=described(self._coordinator.registration()),
-            registered=membership.registered,
-            topics={name: meta.partitions for name, meta in self.reader.topics.found.items()},
-            members=sorted(m.consumer_id for m in membership.members),
-            share=membership.plan.share,
-            notices=list(membership.plan.notices),
-            bad_nodes=membership.holdings.backoff.problems(),
-            partitions=[partition_status(p, parts) for p in held],
-            abandoned=sorted(str(p.tp) for p in parts.schedule.abandoned()),
-            records_total=sum(t.records for t in totals.values()),
-            batches_total=sum(t.batches for t in totals.values()),
-            commits_total=parts.commits.landed,
-            commits_waiting=parts.committer.waiting(parts.commits),
-            commits_fenced_total=parts.commits.fenced,
-            not_sent_total=self._not_sent() if self._opened else 0,
-            processor=dict(parts.service.said("status")) if self._opened else {},
-            max_read_rate=parts.service.processor.max_read_rate if self._opened else None,
-            paced=paces(type(parts.service.processor)),
-            left_to_others=[str(tp) for tp in membership.set_aside.partitions()],
-            zk_transactions_total=parts.commits.transactions,
-            consumed={str(tp): t.records for tp, t in sorted(totals.items())},
-            kafka_problem=self.reader.problem,
-            ledger_problem=parts.books.problem,
-            provable=not parts.books.not_provable,
-            paused=list(parts.pausing.pauses),
-            resets=membership.resets.status(),
-            subscriber=membership.report.status(),
+            not_sent=self._not_sent_by_former + sum(p.not_sent for p in processors) if self.opened else None,
             removed=self.removed,
-            buffer_limit_bytes=parts.settings.now.reader.prefetch_bytes,
-            meters=parts.meters.status(),
-            ledger=parts.books.ledger.status(),
-            mirror=parts.mirror.status(),
-            brokers=self.reader.brokers(),
         )
 
     def threads(self) -> list[ThreadStatus]:
@@ -490,10 +465,10 @@ class InboundKafkaChannel:
 # An event loop takes longer to import than all of inbound, and most processors are plain code.
 
 
-def _loop_wakeup(outside: Outside, shared: Shared | None) -> LoopWakeup:
+def _loop_wakeup(resources: Resources, shared: Shared | None) -> LoopWakeup:
     if shared is not None:
         return shared.loop.wakeup_of_one()
     from inbound.channel.async_worker import LoopWakeup
-    from inbound.channel.event_loop import new_event_loop
+    from inbound.channel.shared import new_event_loop
 
-    return LoopWakeup((outside.new_loop or new_event_loop)())
+    return LoopWakeup((resources.new_loop or new_event_loop)())

@@ -1,88 +1,43 @@
-"""What happens to a partition whose position cannot be read on from: retention has deleted it, the log was cut, or the batch
-of records there cannot be taken apart.
+"""Positions that cannot be read on from: retention, cut logs, broken batches.
 
 A log is cut when a replica without its newest records becomes the leader (unclean election), or when brokers lose what
-they had not written to disk yet. What is published then stands at offsets that the group has read already. See
+they had not written to disk yet. Records published then stand at offsets that the group has read already. See
 `docs/decisions/0051-cut-logs.md`.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from inbound.channel.books import Books
-from inbound.channel.commit import ChannelCommits, Pending
-from inbound.channel.committer import Committer
+from inbound.channel.commit import Pending
 from inbound.channel.failure_policy import FailurePolicy
-from inbound.channel.partition import Partition
-from inbound.channel.position import ReadTo
+from inbound.channel.parts import Parts
 from inbound.channel.reader import Reader
-from inbound.channel.schedule import NEVER, Schedule
-from inbound.channel.settings import Settings
 from inbound.errors import OffsetOutOfRangeError, UnreadableBatchError
-from inbound.journal import Journal
-from inbound.meters import Meters
+from inbound.kafka.base import ReadTo
+from inbound.partition.partition import Partition
+from inbound.partition.schedule import NEVER
 
 
 class _Move(NamedTuple):
-    """Where to read on, and whether the commit goes there before anything is read."""
+    """A new position, and whether it is committed before anything is read."""
 
     target: int
     commit: bool
 
 
-Problem: TypeAlias = OffsetOutOfRangeError | UnreadableBatchError
-
-
-def due_problem(partition: Partition) -> Problem | None:
-    """Return what is to be faced now, if anything is. What was read before retention came is handed out first.
-
-    What was read ahead of a log that was cut is not: it is gone, or is read again.
-    """
-    problem = _problem_of_now(partition)
-    if problem is None or partition.failure.held is not None:
-        return None
-    if isinstance(problem, UnreadableBatchError):
-        return None if partition.buffer else problem
-    return problem if not partition.buffer or (problem.is_cut and problem.cut is not None) else None
-
-
-def _problem_of_now(partition: Partition) -> Problem | None:
-    """Return what was found where it reads now; what was found before the last jump is forgotten."""
-    if partition.problem is not None and partition.problem_of != partition.buffer.generation:
-        partition.problem = None
-    return partition.problem
-
-
-def known_cut(partition: Partition) -> int | None:
-    """Return where the log was cut, if that is known and not acted on yet.
-
-    A commit behind it would be taken for one that was there before.
-    """
-    problem = _problem_of_now(partition)
-    return problem.cut if isinstance(problem, OffsetOutOfRangeError) and problem.is_cut else None
-
-
 class OutOfRange:
     """Moves such partitions on, or holds them, as `on_truncation` says. Called by the worker that has the partition."""
 
-    def __init__(
-        self, *, settings: Settings, journal: Journal, meters: Meters, books: Books, schedule: Schedule, committer: Committer,
-        commits: ChannelCommits, reader: Reader, failures: FailurePolicy,
-    ) -> None:  # fmt: skip
-        self._settings = settings
-        self._journal = journal
-        self._meters = meters
-        self._books = books
-        self._schedule = schedule
-        self._committer = committer
-        self._commits = commits
+    def __init__(self, parts: Parts, reader: Reader, failures: FailurePolicy) -> None:
+        self._parts = parts
+        self._schedule = parts.schedule
         self._reader = reader
         self._failures = failures
 
-    def face(self, partition: Partition, error: Problem) -> None:
-        """Do what has to be done about `error`, and pass the partition on."""
+    def face(self, partition: Partition, error: OffsetOutOfRangeError | UnreadableBatchError) -> None:
+        """Handle `error`, and pass the partition on."""
         if isinstance(error, OffsetOutOfRangeError):
             self._move(partition, error)
         elif error.faced:  # the hold is over: it may be read with other settings
@@ -94,30 +49,30 @@ class OutOfRange:
             error.faced = True
             partition.failure.held = error.what
             self._failures.hold(partition, "read-fails", error.offset)
-            self._meters.holds.add("unreadable")
+            self._parts.meters.holds.add("unreadable")
             self._schedule.put_back(partition, NEVER)
 
     def _move(self, partition: Partition, error: OffsetOutOfRangeError) -> None:
         """Have it read where `on_truncation` says, or hold it.
 
         A position that is moved over a cut is committed before the next batch. Else: 1. the commit stays behind the log's
-        end; 2. the log grows over it; 3. whoever claims next reads on there, and never what was published before it.
+        end; 2. the log grows over it; 3. the next owner reads on there, and never what was published before it.
         """
         move = self._after_cut(partition, error) if error.is_cut else self._after_retention(partition, error)
         if move is None:
-            self._meters.holds.add("truncation")
+            self._parts.meters.holds.add("truncation")
             self._schedule.put_back(partition, NEVER)  # `problem` stays: it is faced again when the hold ends
             return
         back = move.target < partition.position.delivered
         if back:
-            self._meters.reverts.add("truncation")
+            self._parts.meters.reverts.add("truncation")
         if error.is_cut:
             read = partition.position.read
-            # What is before the cut was written under that leader, or an earlier one: it still tells of a cut below. What was
-            # published behind the cut was not.
+            # Records before the cut were written under that leader, or an earlier one: it still tells of a cut below.
+            # Records published behind the cut were not.
             known = not move.commit or (error.cut is not None and move.target <= error.cut)
             partition.position.read = ReadTo(move.target, read.leader_epoch) if read is not None and known else None
-        if error.is_cut and (move.commit or back):  # of what was handed out, only what is committed counts
+        if error.is_cut and (move.commit or back):  # of the delivered records, only the committed ones count
             partition.position.take_deferred()
             self._schedule.void_handle(partition)
             partition.taken_back = True
@@ -127,21 +82,21 @@ class OutOfRange:
         partition.position.go_back(move.target)
         partition.buffer.jump()
         self._reader.jump(partition)
-        # Not earlier: the reader would go on at the old position meanwhile, and find the same problem again.
+        # Not earlier: the reader would go on at the old position until then, and find the same problem again.
         partition.problem = None
         if not move.commit:
             self._schedule.await_records(partition, NEVER)
         else:
             mark = self._schedule.advance(partition, move.target)
             if mark is not None:
-                self._committer.submit(Pending(self._commits, partition, mark))
+                self._parts.committer.submit(Pending(self._parts, partition, mark))
             self._schedule.settle(partition)
 
     # -- where to read on ----------------------------------------------------------------------------------------------
 
     def _after_retention(self, partition: Partition, error: OffsetOutOfRangeError) -> _Move:
         first, start = error.offset, error.start
-        if error.cut is not None and error.cut < first:  # what stood there anew is deleted, too
+        if error.cut is not None and error.cut < first:  # the records that stood there after the cut are deleted, too
             first = error.cut
             self._note_cut(partition, error, start)
         self._say(
@@ -153,7 +108,7 @@ class OutOfRange:
         return _Move(start, commit=partition.position.given_start == error.offset)
 
     def _after_cut(self, partition: Partition, error: OffsetOutOfRangeError) -> _Move | None:
-        choice, position = self._settings.now.on_truncation, partition.position
+        choice, position = self._parts.settings.now.on_truncation, partition.position
         committed, given = position.advanced, position.given_start
         if error.cut is not None and committed is not None and committed <= error.cut and given is None:
             target = position.delivered if position.delivered <= error.cut else committed
@@ -170,8 +125,8 @@ class OutOfRange:
             partition.failure.held = (
                 f"{told}: the log was truncated. {self._way_out(partition, error)}"
                 if given != error.offset
-                else f"{told}: it is not of this log, or the log was truncated. Correct what it keeps, or set on_truncation to "
-                "earliest or latest, and restart"
+                else f"{told}: it is not of this log, or the log was truncated. Correct the offset that it keeps, or "
+                "set on_truncation to earliest or latest, and restart"
             )
             self._failures.hold(partition, "out-of-range", error.offset)
             return None
@@ -185,12 +140,12 @@ class OutOfRange:
         return _Move(target, commit=True)
 
     def _way_out(self, partition: Partition, error: OffsetOutOfRangeError) -> str:
-        """Return what reads all that stands in the log now, and what was not read of it before."""
+        """Return the advice that reads all that the log holds now."""
         known = error.cut is not None and error.cut > error.start
         to = f"--to-offset {error.cut}" if known else "--to-earliest"
         tp = partition.tp
         return (
-            f"To read what stands there now: `inbound offsets reset --group {self._settings.now.group} --topic {tp.topic}:"
+            f"To read what stands there now: `inbound offsets reset --group {self._parts.settings.now.group} --topic {tp.topic}:"
             f"{tp.partition} {to} --execute`; or set on_truncation to earliest or latest. Neither needs a restart"
         )
 
@@ -208,10 +163,10 @@ class OutOfRange:
             f"the log was cut{where}, before the {what} {offset}, and has grown to {error.end} since with other records"
         )
 
-    # -- what is told --------------------------------------------------------------------------------------------------
+    # -- ledger and log ------------------------------------------------------------------------------------------------
 
     def _note_cut(self, partition: Partition, error: OffsetOutOfRangeError, target: int | None) -> None:
-        """Tell the ledger: from the cut on, what was handed out says nothing of what the log holds now.
+        """Note a cut in the ledger. Earlier deliveries say nothing of the records behind it.
 
         Where on_claim alone is beyond the log's end, nothing says that the log was cut.
         """
@@ -234,7 +189,9 @@ class OutOfRange:
             self._note("revert", partition, from_=partition.position.delivered, to=target, reason="truncation")
 
     def _note(self, kind: str, partition: Partition, **facts: Any) -> None:
-        self._books.note(kind, partition.tp, partition.fence.epoch, **facts)
+        self._parts.ledger_notes.note(kind, partition.tp, partition.fence.epoch, **facts)
 
     def _say(self, partition: Partition, offset: int, text: str, level: int = logging.ERROR) -> None:
-        self._journal.note("out-of-range", text, partition.tp, offset=offset, epoch=partition.fence.epoch, level=level)
+        self._parts.journal.note(
+            "out-of-range", text, partition.tp, offset=offset, epoch=partition.fence.epoch, level=level
+        )

@@ -1,50 +1,114 @@
-"""What comes of an answer: where the partition reads on, what is committed, and when it is due again."""
+"""Decides and carries out the consequences of a processor's answer."""
 
 from __future__ import annotations
 
 import logging
+from inspect import isawaitable
+from typing import NamedTuple
 
-from inbound.channel.answer import Outcome
-from inbound.channel.books import Books
-from inbound.channel.buffer import Chunk, Cut, record_size
-from inbound.channel.commit import ChannelCommits, Pending
-from inbound.channel.committer import Committer
-from inbound.channel.out_of_range import known_cut
-from inbound.channel.partition import Partition, Place
+from inbound.channel.commit import Pending
+from inbound.channel.parts import Parts
 from inbound.channel.reader import Reader
-from inbound.channel.schedule import NEVER, Schedule
-from inbound.channel.settings import Settings
-from inbound.clock import Clock
-from inbound.journal import Journal
-from inbound.meters import Meters
-from inbound.processors.base import BatchEventProcessor, hears_of_commits
-from inbound.processors.batch import Batch
+from inbound.errors import BadResponseError
+from inbound.partition.buffer import Chunk, Cut, record_size
+from inbound.partition.partition import Partition, Place
+from inbound.partition.schedule import NEVER
+from inbound.processors.base import BatchEventProcessor, acts_on_commits
+from inbound.processors.batch import Batch, BatchResponse, Verb
+from inbound.runtime.backoff import Backoff
+from inbound.topic_partition import TopicPartition
+
+
+class Outcome(NamedTuple):
+    """The consequences of one answer."""
+
+    position: int  # read on from here
+    commit: int | None  # and write this offset first
+    skipped: tuple[int, int] | None = None  # offsets that are passed over without a delivery: [from, to)
+    reverted_from: int | None = None  # the position was here before it went back
+    wait: float = 0.0  # seconds until the next read
+    max_bytes: int | None = None
+    commit_within: float | None = None  # seconds after which `position` is to be committed at the latest
+
+
+def decide(
+    tp: TopicPartition,
+    response: object,
+    *,
+    committed: int | None,
+    first: int,
+    position: int,
+    callback: str = "on_next_batch",
+) -> Outcome:
+    """Return the outcome of `response` to a batch. It began at `first` and ended before `position`.
+
+    `committed` is the offset in ZooKeeper. With no batch (an answer of on_idle or on_stream_termination), `first` is
+    the commit: all records delivered since then count as the batch.
+
+    Raises:
+        BadResponseError: no BatchResponse, or an offset that may not be used; the message says which may.
+    """
+    if not isinstance(response, BatchResponse):
+        awaited = f"; await it in `async def {callback}`" if isawaitable(response) else ""
+        raise BadResponseError(
+            f"{tp}: {callback} returned {response!r}{awaited}; return BatchResponse.advance(), .revert() or .next()"
+        )
+    floor = committed if committed is not None else first
+    offset = response.offset
+    if response.verb is Verb.ADVANCE:
+        target = position if offset is None else offset
+        if target < floor and offset is None:
+            # Records that a revert went back over are read again; the commit is further on and stays.
+            return Outcome(target, None, wait=response.wait, max_bytes=response.max_bytes)
+        if target < floor:
+            raise BadResponseError(f"{tp}: advance({target}) is below the commit {floor}; to read again use revert()")
+        if target > position and not response.skip:
+            raise BadResponseError(
+                f"{tp}: advance({target}) is past the batch, which ends before {position}; use skip=True to skip records"
+            )
+        skipped = (position, target) if target > position else None
+        commit = target if target != committed else None
+        # An answer for a part of the batch shows in the ledger by its commit; one for none of it needs the note.
+        back = position if commit is None and target < position else None
+        return Outcome(target, commit, skipped, back, response.wait, response.max_bytes)
+    if response.verb is Verb.REVERT:
+        # Where reading had gone back below the commit, the batch is all that can be given back.
+        target = min(floor, first) if offset is None else offset
+        if target > position:
+            raise BadResponseError(
+                f"{tp}: revert({target}) is past the batch, which ends before {position}; use advance()"
+            )
+        back = position if target < position else None
+        return Outcome(target, None, None, back, response.wait, response.max_bytes)
+    target = position if offset is None else offset
+    return Outcome(
+        target,
+        None,
+        skipped=(position, target) if target > position else None,
+        reverted_from=position if target < position else None,
+        wait=response.wait,
+        max_bytes=response.max_bytes,
+        commit_within=response.commit_within,
+    )
+
 
 #: A rest that is asked for is noted from so many seconds on.
 LONG_WAIT = 1.0
-#: What waits to be told of its commit is kept, with its records: of all partitions as much as is read ahead, of one no more
+#: Batches that wait for on_batch_processed are kept, with their records: of all partitions as much as is read ahead, of one no more
 #: than this part of it. Then all that is on its way lands first.
 KEPT = 8
-#: Who goes back to the same offset, and commits nothing, gets the batch at once so many times. Then it rests so many seconds at
-#: least, doubling to the longest: it would take a core, and write megabytes of ledger a second.
-FREE_REVERTS, SHORTEST_REST, LONGEST_REST = 10, 0.01, 1.0
+#: A processor that goes back to the same offset, and commits nothing, gets the batch at once so many times. Then it rests: it
+#: would take a core, and write megabytes of ledger a second.
+FREE_REVERTS, REST = 10, Backoff(0.01, 1.0)
 
 
 class Outcomes:
-    """Carries out what was answered for partitions that are running. By whoever has them."""
+    """Carries out answers for partitions that are running. Called by the owner of their place."""
 
-    def __init__(
-        self, *, settings: Settings, clock: Clock, journal: Journal, meters: Meters, books: Books, schedule: Schedule,
-        committer: Committer, commits: ChannelCommits, reader: Reader,
-    ) -> None:  # fmt: skip
-        self._settings = settings
-        self._clock = clock
-        self._journal = journal
-        self._meters = meters
-        self._books = books
-        self._schedule = schedule
-        self._committer = committer
-        self._commits = commits
+    def __init__(self, parts: Parts, reader: Reader) -> None:
+        self._parts = parts
+        self._clock = parts.clock
+        self._schedule = parts.schedule
         self._reader = reader
 
     def apply(
@@ -59,19 +123,17 @@ class Outcomes:
         if outcome.max_bytes is not None:
             partition.max_bytes = outcome.max_bytes
         if outcome.wait >= LONG_WAIT and not partition.failure.attempts:
-            self._journal.note(
+            self._parts.journal.note(
                 "waited", f"the processor asked for {outcome.wait:.1f} s before the next read", partition.tp,
                 epoch=partition.fence.epoch, level=logging.DEBUG,
             )  # fmt: skip
-        # What it went back to may have no records: then nothing is handed out again.
+        # Where it went back to there may be no records: then nothing is redelivered.
         went_back = outcome.reverted_from is not None and outcome.reverted_from != partition.position.delivered
         if outcome.skipped is not None or went_back:
             self.note(partition, outcome, reason)
         wait = outcome.wait
-        if outcome.reverted_from is not None and partition.failure.reverts > FREE_REVERTS:
-            wait = max(
-                wait, min(LONGEST_REST, SHORTEST_REST * 2 ** min(10, partition.failure.reverts - FREE_REVERTS - 1))
-            )
+        if outcome.reverted_from is not None:
+            wait = max(wait, REST.delay(partition.failure.reverts - FREE_REVERTS))
         partition.rest_until = self._clock.now() + wait if wait else 0.0
         if partition.position.deferred is not None:
             partition.position.limit_deferred(outcome.position)
@@ -88,30 +150,30 @@ class Outcomes:
             self._schedule.put_back(partition, partition.rest_until or self._clock.now())
         else:
             partition.quiet.idle_since = self._clock.now()
-            self._schedule.await_records(partition, partition.quiet.idle_since + self._settings.now.idle_time)
+            self._schedule.await_records(partition, partition.quiet.idle_since + self._parts.settings.now.idle_time)
 
     def commit(self, partition: Partition, offset: int, batch: Batch | None = None, size: int = 0) -> None:
         """Have what is before `offset` committed; the caller passes the partition on. `size`: of the batch's records, in bytes."""
-        cut, advanced = known_cut(partition), partition.position.advanced
+        cut, advanced = partition.known_cut(), partition.position.advanced
         if cut is not None and cut < offset:
             if advanced is not None and cut <= advanced:
-                return  # nothing of what it is about is there
+                return  # none of its records is there
             offset = cut
         settled = partition.position.settled
         mark = self._schedule.advance(partition, offset)
         if mark is None:
             return
-        pending = Pending(self._commits, partition, mark)
+        pending = Pending(self._parts, partition, mark)
         if batch is not None:
             pending.of_batch, server = batch.first_offset, server_of(partition)
-            if hears_of_commits(server):  # else its records need not be kept until then
+            if acts_on_commits(server):  # else its records need not be kept until then
                 pending.to_tell.append((server, batch))
                 partition.kept_bytes = size if settled else partition.kept_bytes + size
-        self._committer.submit(pending)
+        self._parts.committer.submit(pending)
 
     def limit(self, partition: Partition) -> int:
-        """Return how many records may be on their way to the commit when the next batch is handed out."""
-        config, advanced, position = self._settings.now, partition.position.advanced, partition.position.delivered
+        """Return how many records may be uncommitted at the next delivery."""
+        config, advanced, position = self._parts.settings.now, partition.position.advanced, partition.position.delivered
         kept = partition.kept_bytes
         if (
             position < partition.failure.isolate_until
@@ -128,7 +190,7 @@ class Outcomes:
         partition.position.delivered = target
         partition.position.go_back(target)
         if batch is not None and cut is not None and batch.first_offset <= target < batch.next_offset:
-            # Still in memory: hand it out again without asking Kafka.
+            # Still in memory: redeliver it without asking Kafka.
             rest = [record for record in cut.records if record.offset >= target]
             if rest:
                 partition.buffer.put_back(Chunk(rest, cut.next_offset, sum(map(record_size, rest))))
@@ -145,24 +207,24 @@ class Outcomes:
         epoch = partition.fence.epoch
         if outcome.skipped is not None:
             low, high = outcome.skipped
-            self._books.note("skip", partition.tp, epoch, from_=low, to=high, reason="processor")
-            self._journal.note(
+            self._parts.ledger_notes.note("skip", partition.tp, epoch, from_=low, to=high, reason="processor")
+            self._parts.journal.note(
                 "skipped", f"the processor skipped offsets {low} to {high - 1}", partition.tp, offset=low, epoch=epoch
             )
         elif outcome.reverted_from is not None:
-            self._meters.reverts.add(reason)
-            self._books.note(
+            self._parts.meters.reverts.add(reason)
+            self._parts.ledger_notes.note(
                 "revert", partition.tp, epoch, from_=outcome.reverted_from, to=outcome.position, reason=reason
             )
             partition.failure.reverted(outcome.position)
             if not partition.failure.attempts and not partition.failure.isolate_until:  # a failure has been told
-                self._journal.note(
+                self._parts.journal.note(
                     "reverted", f"the processor went back from {outcome.reverted_from} to {outcome.position}", partition.tp,
                     offset=outcome.position, epoch=epoch,
                 )  # fmt: skip
 
 
 def server_of(partition: Partition) -> BatchEventProcessor:
-    """Return the processor that a partition's callbacks go to; from its first turn on."""
+    """Return the processor that serves a partition, from its first turn on."""
     assert partition.served_by is not None
     return partition.served_by

@@ -1,65 +1,68 @@
-"""The pieces of one channel, put together: for what takes part in its group, explains it, or changes it."""
+"""A channel's resources, and the pieces that its working parts share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from inbound.channel.books import Books
-from inbound.channel.commit import ChannelCommits
-from inbound.channel.committer import Committer
-from inbound.channel.delivery import Consumed
-from inbound.channel.partition import Partition
-from inbound.channel.schedule import Schedule
-from inbound.channel.service import Service
-from inbound.channel.settings import Settings
 from inbound.clock import Clock
-from inbound.coordinators.paths import GroupPaths
-from inbound.coordinators.zookeeper import ZooKeeper
-from inbound.driver import Wakeup
-from inbound.errors import PartitionLostError
-from inbound.journal import Journal
-from inbound.meters import Meters
-from inbound.mirroring import Mirror
-from inbound.pausing import Pausing
+from inbound.controller.kafka_controller import KafkaController
+from inbound.coordinators.nodes import MemberInfo
+from inbound.group.parts import MemberParts
+from inbound.kafka.base import LogClient
+from inbound.ledger.base import Ledger
+from inbound.mirror.plan import Connect
+from inbound.processors.base import TopicWriter, no_topics
+from inbound.processors.spans import NO_TRACING, Tracing
+from inbound.runtime.driver import Wakeup
 from inbound.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from inbound.channel.committer import Committer  # it commits for many channels, and knows each by its parts
+    from inbound.channel.failure_policy import DeadLetters
+    from inbound.channel.shared import Shared
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """Resources that a channel is given; each can be a fake."""
+
+    clock: Clock
+    controller: KafkaController
+    wake_controller: Callable[[], None]
+    committer: Committer  # of the controller's connection
+    connect: Callable[[], LogClient]  # makes the Kafka client; raises BrokerUnavailableError while there is no broker
+    ledger: Ledger
+    degrade: bool = False
+    dead_letters: DeadLetters | None = None
+    open_topic: Callable[[str], TopicWriter] = no_topics  # makes what the processor publishes with
+    owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False
+    connect_mirror: Connect | None = None  # makes the client that offsets are mirrored with
+    new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None  # for an asynchronous processor; None: a real one
+    shared: Shared | None = None  # the event loop and the reading that it shares with other channels
+    tracing: Tracing = NO_TRACING
+
+
+@dataclass(slots=True)
+class Consumed:
+    """One partition's totals in this process, over all its claims."""
+
+    records: int = 0
+    batches: int = 0
 
 
 @dataclass(eq=False, kw_only=True)
-class Parts:
-    """One channel's pieces, made by `InboundKafkaChannel`; its working parts get theirs in `inbound.channel.composition`."""
+class Parts(MemberParts):
+    """Made by `InboundKafkaChannel`, for what polls, delivers and commits."""
 
-    name: str
-    settings: Settings
-    consumer_id: str
-    clock: Clock
-    zk: ZooKeeper
-    paths: GroupPaths
-    journal: Journal
-    meters: Meters
-    books: Books
-    service: Service
-    schedule: Schedule
-    pausing: Pausing
-    mirror: Mirror
     worker_wakeup: Wakeup
     committer: Committer  # of all channels on the connection
-    commits: ChannelCommits
-    #: Ask the controller to look at this channel's partitions again.
-    evaluate: Callable[[], None]
-    #: What each partition that was ever held amounted to.
+    #: The totals of each partition that was ever held.
     consumed: dict[TopicPartition, Consumed] = field(default_factory=dict)
-
-    def adopt(self, partition: Partition) -> None:
-        """Take in a partition that was just claimed.
-
-        Where a reset did not wait for the last claim's commit, and no callback ran in which the processor could have been
-        told, it is told before anything else that what it keeps of that claim counts no more.
-        """
-        tp = partition.tp
-        if self.schedule.take_untold(tp) is self.service.processor:  # else another one has taken over since
-            error = PartitionLostError(*tp, "given up before its last commit was written; this is another claim of it")
-            partition.callbacks.appendleft(
-                lambda: (partition.served_by or self.service.processor).on_exception(tp, error)
-            )
-        self.schedule.adopt(partition)
+    #: Written by the committer, read by any thread.
+    commits_landed: int = 0
+    commits_fenced: int = 0
+    transactions: int = 0  # that carried one of its commits

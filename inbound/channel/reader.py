@@ -1,4 +1,4 @@
-"""The reading part of a channel: one client, all of the channel's partitions, used by one thread at a time."""
+"""Reads all of a channel's partitions with one client. One thread at a time uses it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from inbound.channel.back_pressure import Outside, Stream, Throttle
-from inbound.channel.books import Books
-from inbound.channel.buffer import Chunk
-from inbound.channel.commit import ChannelCommits, Pending
-from inbound.channel.committer import Committer
-from inbound.channel.log_watch import Watching
-from inbound.channel.partition import Fate, Partition, Place
-from inbound.channel.position import ReadTo, read_to
-from inbound.channel.schedule import Schedule
-from inbound.channel.service import Service
-from inbound.channel.settings import Settings
-from inbound.channel.topics import Topics
-from inbound.clock import Clock
+from inbound.channel.commit import Pending
+from inbound.channel.parts import Parts
+from inbound.channel.streams import Outside, Stream, Throttle, Watching
 from inbound.errors import BrokerUnavailableError, OffsetOutOfRangeError
-from inbound.journal import Journal
-from inbound.kafka.base import LogClient, LogRange, Poll
-from inbound.kafka.broker_figures import BrokerFigures
+from inbound.kafka.base import BrokerFigures, LogClient, LogRange, Poll, ReadTo, read_to
+from inbound.partition.buffer import Chunk
+from inbound.partition.partition import Fate, Partition, Place
+from inbound.partition.topics import Topics
 from inbound.topic_partition import TopicPartition
 
 #: A poll never waits longer than this, so that a newly claimed partition need not either.
@@ -34,31 +25,24 @@ EXPECTING, POLL_WHILE_EXPECTING = 1.0, 0.02
 #: How soon brokers that did not answer a question are asked again, in seconds.
 ASK_AGAIN = 1.0
 RETRY = 0.5
-#: While records come, partitions are looked at so often: which are gone, which have enough read ahead. What is a command, or
-#: has something in its buffer already, is looked at with the next poll.
+#: While records come, partitions are looked at so often: which are gone, which have enough read ahead. A command, or a
+#: partition that has records in its buffer already, is looked at with the next poll.
 LOOK = 0.01
 #: When nothing has come for so long, the client is left alone until something does, or for the longer time. Seconds.
 IDLE_AFTER, IDLE_LOOK = 1.0, 2.0
 
 
 class Reader:
-    """Fills the partitions' buffers. Stepped by who leads (see `inbound.channel.leader`); other threads ask what says so below."""
+    """Fills the partitions' buffers. The leader steps it (see `inbound.partition.leader`)."""
 
-    def __init__(
-        self, *, settings: Settings, clock: Clock, journal: Journal, books: Books, service: Service, schedule: Schedule,
-        committer: Committer, commits: ChannelCommits, connect: Callable[[], LogClient], on_topics: Callable[[], None],
-    ) -> None:  # fmt: skip
-        self._settings = settings
-        self._clock = clock
-        self._journal = journal
-        self._books = books
-        self._service = service
-        self._schedule = schedule
-        self._committer = committer
-        self._commits = commits
+    def __init__(self, parts: Parts, connect: Callable[[], LogClient], on_topics: Callable[[], None]) -> None:
+        """`on_topics` is called when the brokers' list of topics changes."""
+        self._parts = parts
+        self._clock = parts.clock
+        self._schedule = parts.schedule
         self._connect = connect
         self._client: LogClient | None = None
-        self.topics = Topics(settings, journal, self._command, on_topics, books.ledger.topic)
+        self.topics = Topics(parts.settings, parts.journal, self._command, on_topics, parts.ledger_notes.ledger.topic)
         self._lock = threading.Lock()
         self._opening: deque[Partition] = deque()
         self._jumps: deque[Partition] = deque()
@@ -69,7 +53,7 @@ class Reader:
         self._some_outside = False  # positions that cannot be read on from are to be judged
         self._reading = False  # whether a partition is fetched
         self._ask_at = 0.0
-        self._throttle = Throttle(settings=settings, schedule=schedule)
+        self._throttle = Throttle(parts.settings, parts.schedule)
         self._expecting_until = 0.0
         self.some_paused = False  # whether partitions have enough read ahead: they wait for room in their buffers
         self._active_at = 0.0  # when something came, or was asked for, last
@@ -85,8 +69,8 @@ class Reader:
         self._expecting_until = self._clock.now() + EXPECTING
 
     def open(self, partition: Partition) -> None:
-        """Begin to read a partition that was just claimed; where the processor is to say from where, it is asked first."""
-        if self._service.gives_starts and not partition.position.placed:
+        """Begin to read a claimed partition. A processor that gives starts is asked for it first."""
+        if self._parts.service.gives_starts and not partition.position.placed:
             partition.position.delivered = partition.committed or 0
             self._schedule.start(partition)  # to a worker, and from there to here again
             return
@@ -102,14 +86,14 @@ class Reader:
         self._command()
 
     def reconnect(self, connect: Callable[[], LogClient]) -> None:
-        """Read on with another client; partitions, and what is read ahead of them, stay. Any thread."""
+        """Read on with another client. Partitions, and what is read ahead of them, stay. Any thread."""
         with self._lock:
             self._other = connect
         self._command()
 
     @property
     def trouble(self) -> str | None:
-        """Why records do not come, or not yet by the client that was asked for last; None: they do. Any thread."""
+        """The problem of the client that was asked for last. None: records come. Any thread."""
         if self._client is None or self._other is not None or not self.topics.known:
             return self.problem or "not connected to Kafka yet"
         return self.problem
@@ -119,7 +103,7 @@ class Reader:
         self._schedule.read_soon()
 
     def taken(self, partition: Partition) -> None:
-        """Records have left its buffer: have it looked at where there may be room again. Not at each small batch. Any thread."""
+        """Note that records have left a buffer, and look for room. Not at each small batch. Any thread."""
         bound = self._throttle.resumes_at
         if self.some_paused and partition.buffer.size <= bound:
             stream = self._streams.get(partition.tp)
@@ -127,13 +111,13 @@ class Reader:
                 self._schedule.read_soon()
 
     def stream_of(self, partition: Partition) -> Stream | None:
-        """Return what the reader keeps of a partition; None while it does not read it. Any thread, for looking only."""
+        """Return a partition's stream; None while it is not read. Any thread, for looking only."""
         stream = self._streams.get(partition.tp)
         return stream if stream is not None and stream.partition is partition else None
 
     @property
     def read_ahead(self) -> int:
-        """How many bytes what is read ahead takes in memory, before the last turn's poll. Any thread."""
+        """The bytes that are read ahead, before the last turn's poll. Any thread."""
         return self._throttle.read_ahead
 
     def brokers(self) -> list[BrokerFigures]:
@@ -141,14 +125,14 @@ class Reader:
         return list(client.figures()) if (client := self._client) is not None else []
 
     def close(self) -> None:
-        """Close the client; after whoever polls has ended."""
+        """Close the client; after the polling thread has ended."""
         if self._client is not None:
             self._client.close()
 
     # -- the part ----------------------------------------------------------------------------------------------------
 
     def run_once(self, seconds: float = MAX_POLL) -> float | None:
-        """Do what is due, and take in what has come, waiting for it no longer than that. Returns when to do so again."""
+        """Read for at most so many seconds. Returns when to do so again."""
         now = self._clock.now()
         if self._other is not None:
             self._let_go()
@@ -163,10 +147,13 @@ class Reader:
             if self._some_outside:
                 self._judge_outside()
         except BrokerUnavailableError as error:
-            self._unavailable(error)
+            self._retry_at = self._clock.now() + RETRY
+            if self.problem is None:
+                self._parts.journal.note("broker-away", f"{error}; trying again every {RETRY} s", level=logging.WARNING)
+            self.problem = str(error)
             return self._retry_at
         if self.problem is not None and self._client is not None and self._client.reachable():
-            self._journal.note("broker-back", "Kafka answers again")
+            self._parts.journal.note("broker-back", "Kafka answers again")
             self.problem = None
         if self._reading:
             asking = self._opening or self.topics.asking
@@ -198,7 +185,7 @@ class Reader:
         self._look_at = now + LOOK
 
     def _let_go(self) -> None:
-        """Close the client; the next one is to read on where it was."""
+        """Close the client. The next one reads on where it was."""
         with self._lock:
             connect, self._other = self._other, None
         assert connect is not None
@@ -220,7 +207,7 @@ class Reader:
         self._read({tp: (stream.partition, stream.next_offset) for tp, stream in self._streams.items()})
         self._client.pause([tp for tp, stream in self._streams.items() if stream.paused])
         if self._reconnected:
-            self._journal.note("reconnected", "Kafka is read with the new settings; partitions stay")
+            self._parts.journal.note("reconnected", "Kafka is read with the new settings; partitions stay")
         self._read_on = self._reconnected = False
 
     def _poll(self, now: float, seconds: float) -> bool:
@@ -228,14 +215,14 @@ class Reader:
         assert self._client is not None
         asking = self.some_paused or self._opening or self.topics.asking
         idle = self._client.pushes or (self._client.wakes and not asking and now >= self._active_at + IDLE_AFTER)
-        # What is paused can only be resumed between two polls.
+        # A paused partition can only be resumed between two polls.
         longest = POLL_WHILE_PAUSED if self.some_paused else MAX_POLL
         if now < self._expecting_until:
             longest = POLL_WHILE_EXPECTING
-        wait, wake = min(longest, seconds, self._settings.now.reader.idle_wait), self._schedule.read_soon
+        wait, wake = min(longest, seconds, self._parts.settings.now.reader.idle_wait), self._schedule.read_soon
         try:
             polled = self._client.poll(0.0, wake) if idle else self._client.poll(wait)
-        except BaseException as error:  # but for the first, a defect: what it had in hand is lost, and passed
+        except BaseException as error:  # but for the first, a defect: the records in hand are lost, and passed
             self._read_on |= not isinstance(error, BrokerUnavailableError)
             self._look_soon = True
             raise
@@ -245,12 +232,6 @@ class Reader:
         self._feed(polled)
         self.watching.look_at_leaders(self._client, now)
         return polled.will_wake
-
-    def _unavailable(self, error: BrokerUnavailableError) -> None:
-        self._retry_at = self._clock.now() + RETRY
-        if self.problem is None:
-            self._journal.note("broker-away", f"{error}; trying again every {RETRY} s", level=logging.WARNING)
-        self.problem = str(error)
 
     # -- which partitions --------------------------------------------------------------------------------------------
 
@@ -277,7 +258,7 @@ class Reader:
                 partition.reopened = False
             self._start([p for p in opening if p.place is Place.STARTING and not self._is_read(p)])
         except Exception:
-            with self._lock:  # whatever it was: they are tried again
+            with self._lock:  # after any error they are tried again
                 kept = [p for p in opening if p.reopened or not self._is_read(p)]
                 self._opening.extend(p for p in kept if p not in self._opening)
             raise
@@ -310,39 +291,34 @@ class Reader:
             if partition.position.given_start is not None:
                 partition.position.delivered = partition.position.given_start
             else:
-                from_start = partition.added_later or partition.tp.topic in self._service.own_topics
-                latest = self._settings.now.auto_offset_reset == "latest" and not from_start
+                from_start = partition.added_later or partition.tp.topic in self._parts.service.own_topics
+                latest = self._parts.settings.now.auto_offset_reset == "latest" and not from_start
                 partition.position.delivered = limits.end if latest else limits.start
             resolved.append(partition)
         self._read_from_position(resolved)
         outside = []
         for partition in resolved:
             limits = ranges[partition.tp]
-            if partition.position.given_start is not None:
-                self._note_start(partition)
+            if (given := partition.position.given_start) is not None:
+                tp, epoch, committed = partition.tp, partition.fence.epoch, partition.committed
+                text = f"on_claim begins at offset {given}; the group's commit is {committed}"
+                self._parts.journal.note("jumped", text, tp, offset=given, epoch=epoch)
+                self._parts.ledger_notes.note("reset", tp, epoch, old=committed, new=given, reason="on_claim")
             if not limits.start <= partition.position.delivered <= limits.end:
                 self._schedule.start(partition)  # not committed: the worker will be told why
                 outside.append(partition)
                 continue
             partition.position.given_start = None
             if partition.position.delivered == limits.start and partition.info is not None:
-                # Nothing is before it: whatever the epoch node says of that need not be written anew.
+                # Nothing is before it: the epoch node's note of that need not be written again.
                 partition.position.read = read_to(partition.position.delivered, partition.info.leader_epoch)
             # Committed before the first batch. With `latest`, a crash before the first commit would else let the
             # next owner begin at a later end, and everything between would be lost.
             mark = self._schedule.advance(partition, partition.position.delivered)
             if mark is not None:
-                self._committer.submit(Pending(self._commits, partition, mark, first=True))
+                self._parts.committer.submit(Pending(self._parts, partition, mark, first=True))
         for partition in outside:  # at the end, as the client may raise: it tells of these with the next poll, too
             self._set_outside(partition.tp, Outside(partition.position.delivered))
-
-    def _note_start(self, partition: Partition) -> None:
-        given, committed = partition.position.given_start, partition.committed
-        self._journal.note(
-            "jumped", f"on_claim begins at offset {given}; the group's commit is {committed}", partition.tp,
-            offset=given, epoch=partition.fence.epoch,
-        )  # fmt: skip
-        self._books.note("reset", partition.tp, partition.fence.epoch, old=committed, new=given, reason="on_claim")
 
     def _read_from_position(self, partitions: list[Partition]) -> None:
         if not partitions:
@@ -354,7 +330,7 @@ class Reader:
             self._streams[partition.tp] = Stream(partition, generation, next_offset=partition.position.delivered)
 
     def _read(self, wanted: Mapping[TopicPartition, tuple[Partition, int]]) -> None:
-        """Have the client read these partitions from these positions, and hold the log against what is known of it."""
+        """Have the client read partitions from these positions, and compare leader epochs."""
         assert self._client is not None
         self._active_at = self._clock.now()
         # Also where a processor goes on behind what was read, as the log may have been cut before that: see `_diverged`.
@@ -364,7 +340,7 @@ class Reader:
         )
 
     def _ask_ranges(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
-        """Ask for the logs' limits, but not again and again while a broker does not answer: the others are read on."""
+        """Ask for the logs' limits. A broker that does not answer is not asked again at once: the others are read on."""
         assert self._client is not None
         now = self._clock.now()
         if not partitions or now < self._ask_at:
@@ -374,7 +350,7 @@ class Reader:
         except BrokerUnavailableError as error:
             self._ask_at = now + ASK_AGAIN
             text = f"{error}; asking again in {ASK_AGAIN:.0f} s"
-            self._journal.note("broker-silent", text, level=logging.WARNING)
+            self._parts.journal.note("broker-silent", text, level=logging.WARNING)
             return {}
 
     def _apply_jumps(self) -> None:
@@ -432,15 +408,15 @@ class Reader:
             # The next client may read it: it is asked for with other bounds, perhaps.
             if self._other is not None or stream is None or stream.generation != stream.partition.buffer.generation:
                 continue
-            if stream.is_to_be_fetched_again(unreadable, self._journal):
+            if stream.is_to_be_fetched_again(unreadable, self._parts.journal):
                 again[tp] = (stream.partition, stream.next_offset)
                 continue
             stream.partition.problem_of, stream.partition.problem = stream.generation, unreadable
             ready.append(stream.partition)
         for tp, error in poll.failed.items():
             if (stream := self._streams.get(tp)) is not None:
-                stream.fails(error, self._journal)
-        if ready:  # before anything is asked of the client, which may raise: nobody else makes them due
+                stream.fails(error, self._parts.journal)
+        if ready:  # before a question to the client, which may raise: nothing else makes them due
             self._schedule.feed(ready)
         for tp, offset in poll.out_of_range.items():
             self._set_outside(tp, Outside(offset))
@@ -452,8 +428,9 @@ class Reader:
     # -- positions that cannot be read on from ------------------------------------------------------------------------
 
     def _diverged(self, tp: TopicPartition, end: int | None) -> None:
-        """What the leader that is known of the log has written ends before the position: the log was cut there, or
-        another leader has written what was passed over since.
+        """Judge a position that a known leader's records do not reach.
+
+        The log was cut there, or another leader has written the records that were passed over since.
         """
         stream = self._streams.get(tp)
         if stream is None:
@@ -466,7 +443,7 @@ class Reader:
             self._set_outside(tp, Outside(position, end))
 
     def _set_outside(self, tp: TopicPartition, outside: Outside) -> None:
-        """Leave a partition alone until it is found out what became of its log."""
+        """Pause a partition until it is known what became of its log."""
         stream = self._streams.get(tp)
         if stream is None or stream.partition.problem is not None:
             return
@@ -476,12 +453,12 @@ class Reader:
         self._look_soon = self._some_outside = True
 
     def _judge_outside(self) -> None:
-        """Find out what became of the logs: another topic, deleted by retention, or cut off. The worker acts on it.
+        """Find out what became of the logs. They are recreated, deleted by retention, or cut. The worker acts on it.
 
         That the log holds the position, and can be read on, is no reason to: it was cut, and has grown again.
         """
         found = {tp: stream for tp, stream in self._streams.items() if stream.outside is not None}
-        same = {tp: stream for tp, stream in found.items() if self.topics.is_same(stream)}
+        same = {tp: stream for tp, stream in found.items() if stream.is_same_topic(self.topics)}
         ranges = self._ask_ranges(list(same)) if same else {}
         ready = []
         for tp, limits in ranges.items():

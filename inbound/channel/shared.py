@@ -1,21 +1,32 @@
-"""What channels of one process stand on together: an event loop, and one reading of each topic."""
+"""The event loop and the readers that channels of one process share."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
+from collections import deque
 from collections.abc import Callable
 
-from inbound.channel.async_worker import AsyncWorker
-from inbound.channel.event_loop import new_event_loop
-from inbound.channel.reader import Reader
-from inbound.channel.shared_loop import SharedLoop
-from inbound.channel.shared_reading import SharedReading
+import uvloop
+
+from inbound.channel.async_worker import LONGEST_WAIT, AsyncWorker, LoopWakeup, run_loop
+from inbound.channel.reader import MAX_POLL, Reader
 from inbound.clock import Clock
-from inbound.driver import Driver
+from inbound.kafka.base import BrokerFigures, LogClient, combined_figures
+from inbound.kafka.clients.shared_log import TURN, ChannelView, SharedLog
+from inbound.runtime.driver import DaemonThreads, Driver, Wakeup
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """Return an event loop whose threads do not delay the process's end."""
+    loop = uvloop.new_event_loop()
+    loop.set_default_executor(DaemonThreads(TO_THREAD))
+    return loop
 
 
 class Shared:
-    """Made for the first channel that wants it; its threads run from when that starts until `close`."""
+    """A shared loop and reading. Their threads run from the first channel's start until `close`."""
 
     def __init__(self, clock: Clock, new_loop: Callable[[], asyncio.AbstractEventLoop] = new_event_loop) -> None:
         self.loop = SharedLoop(clock, new_loop)
@@ -40,3 +51,145 @@ class Shared:
         """End the threads, after the last channel was closed."""
         self.reading.close()
         self.loop.close()
+
+
+class SharedLoop:
+    """The shared loop and its workers: see `inbound.runtime.driver.Part`."""
+
+    def __init__(self, clock: Clock, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+        self._clock = clock
+        self.loop = new_loop()
+        self.wakeup = LoopWakeup(self.loop)
+        self.driver = Driver("subscriptions-loop", self, self.wakeup, clock, clock.now)
+        #: Replaced as a whole, by other threads. So the times of their next looks are not in here: an entry that
+        #: is written while another channel is added would be lost.
+        self._workers: tuple[AsyncWorker, ...] = ()
+
+    def wakeup_of_one(self) -> LoopWakeup:
+        """Return what wakes its thread for one channel."""
+        return LoopWakeup(self.loop, self.wakeup.set)
+
+    @property
+    def running(self) -> bool:
+        """Whether its thread runs it."""
+        return self.driver.thread.is_alive()
+
+    def add(self, worker: AsyncWorker) -> None:
+        """Serve a channel from now on. Any thread."""
+        self._workers = (*self._workers, worker)
+        self.wakeup.set()
+
+    def remove(self, worker: AsyncWorker) -> None:
+        """Begin no more turns of a channel. Any thread."""
+        self._workers = tuple(one for one in self._workers if one is not worker)
+
+    def run_once(self) -> float | None:
+        """Begin turns of due channels, and run the loop until more are."""
+        self.wakeup.heard()
+        now, workers = self._clock.now(), self._workers
+        for worker in workers:
+            if worker.wakeup.take() or worker.looks_at <= now:
+                worker.looks_at = worker.begin_turns()
+        due = min([worker.looks_at for worker in workers], default=now + LONGEST_WAIT)
+        run_loop(self.loop, due - self._clock.now())
+        for worker in workers:
+            worker.raise_defect()
+        return self._clock.now()
+
+    def close(self) -> None:
+        """End the thread and close the loop. No channel needs it any more."""
+        self.driver.stop()
+        if self.driver.join(5.0):
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            self.loop.close()
+
+
+log = logging.getLogger(__name__)
+
+#: A reader that has a defect rests so long, in seconds, as a driver would have it.
+REST = 1.0
+
+
+class SharedReading:
+    """The readers, their shared clients, and their thread: see `inbound.runtime.driver.Part`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._wakeup = Wakeup()
+        self.driver = Driver("subscriptions-reader", self, self._wakeup, clock)
+        self._lock = threading.Lock()  # while a reader is stepped, or taken out
+        self._due: dict[Reader, float] = {}
+        self._woken: deque[Reader] = deque()
+        self._logs: dict[object, SharedLog] = {}
+
+    def add(self, reader: Reader) -> None:
+        """Step it from now on. Any thread."""
+        with self._lock:
+            self._due[reader] = 0.0
+        self._wakeup.set()
+
+    def remove(self, reader: Reader) -> None:
+        """Step it no more; when this returns, it is in no step. Any thread."""
+        with self._lock:
+            self._due.pop(reader, None)
+
+    def wake(self, reader: Reader) -> None:
+        """There is something to do for it. Any thread."""
+        self._woken.append(reader)
+        self._wakeup.set()
+
+    def connector(self, key: object, make: Callable[[], LogClient]) -> Callable[[], ChannelView]:
+        """Return a function that makes views of the log of this key. `make` makes a client for it.
+
+        The function that it returns is for the reading thread, and may raise BrokerUnavailableError.
+        """
+
+        def connect() -> ChannelView:
+            if key not in self._logs:
+                self._logs[key] = SharedLog(make, self._clock, self._wakeup.set)
+            return self._logs[key].view()
+
+        return connect
+
+    def brokers(self) -> list[BrokerFigures]:
+        """Return what its clients have measured of their requests, by broker. Any thread."""
+        return combined_figures(one for shared in list(self._logs.values()) for one in shared.figures())
+
+    def run_once(self) -> float | None:
+        """Step who has something to do, then take in what has come."""
+        woken, now = set[Reader](), self._clock.now()
+        while self._woken:
+            woken.add(self._woken.popleft())
+        for reader, due in list(self._due.items()):
+            if reader in woken or due <= now:
+                self._step(reader)
+        for key in [key for key, shared in self._logs.items() if shared.unused]:
+            self._logs.pop(key).close()
+        wait = 0.0 if self._woken else max(0.0, min(min(self._due.values(), default=now) - now, MAX_POLL))
+        if len(self._logs) > 1:
+            wait = min(wait, TURN)
+        pumped = [shared.pump(wait) for shared in self._logs.values()]
+        return min([*self._due.values(), *pumped], default=None)
+
+    def _step(self, reader: Reader) -> None:
+        with self._lock:
+            if reader not in self._due:
+                return
+            try:
+                due = reader.run_once(0.0)
+            except Exception:
+                self.driver.failures += 1
+                log.exception("a reader failed; this is a defect of inbound, please report it; it goes on in 1 s")
+                due = self._clock.now() + REST
+            self._due[reader] = self._clock.now() if due is None else due
+
+    def close(self) -> None:
+        """End the thread, and close the clients."""
+        self.driver.stop()
+        self.driver.join(5.0)
+        for shared in self._logs.values():
+            shared.close()
+
+
+#: How many calls of `asyncio.to_thread` run at a time, as many as asyncio allows on a large machine.
+TO_THREAD = 32

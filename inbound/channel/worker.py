@@ -1,6 +1,6 @@
-"""The working part of a channel whose processor is plain code: polls, or serves a partition that is due for one turn.
+"""Polls, or serves one due partition of a plain processor.
 
-Several threads run it at once, each with a partition of its own; which one polls says `inbound.channel.leader`.
+Several threads run it at once, each with a partition of its own; which one polls says `inbound.partition.leader`.
 """
 
 from __future__ import annotations
@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from inbound.channel.leader import NEVER, NO_EFFORT, Lead
-from inbound.channel.partition import Partition
+from inbound.channel.parts import Parts
 from inbound.channel.reader import Reader
-from inbound.channel.schedule import Schedule
 from inbound.channel.turn import Turns
-from inbound.clock import Clock
+from inbound.partition.leader import NEVER, NO_EFFORT, Lead
+from inbound.partition.partition import Partition
 
 T = TypeVar("T")
 #: A time that is over, on every clock.
@@ -21,11 +20,11 @@ AT_ONCE = 0.0
 
 
 class Worker:
-    """Polls and serves partitions, one thing at a time: see `inbound.driver.Part`."""
+    """Polls and serves partitions, one thing at a time: see `inbound.runtime.driver.Part`."""
 
-    def __init__(self, *, clock: Clock, schedule: Schedule, reader: Reader, turns: Turns) -> None:
-        self._clock = clock
-        self._schedule = schedule
+    def __init__(self, parts: Parts, reader: Reader, turns: Turns) -> None:
+        self._clock = parts.clock
+        self._schedule = parts.schedule
         self._reader = reader
         self._turns = turns
         #: The partition that is being served; None between turns.
@@ -33,7 +32,7 @@ class Worker:
         self._polled_at = 0.0
 
     def run_once(self) -> float | None:
-        """Poll, or serve one due partition for one turn: its callbacks, and at most one batch."""
+        """Poll, or serve one due partition for one turn."""
         step = self._schedule.take(self)
         if isinstance(step, Partition):
             self._serve(step)
@@ -69,22 +68,22 @@ class Worker:
             self._schedule.end_turn(self, callback, turn, failed=failed)
 
     def let_go_at(self) -> float:
-        """When it let others have the interpreter last (clock time): clients do, while they are polled."""
+        """When it last released the interpreter (clock time): clients do in polls."""
         return self._polled_at
 
     @property
     def in_callback(self) -> bool:
-        """Whether its thread is in a turn, which may take as long as the processor likes. Any thread."""
+        """Whether its thread is in a turn, which may take long. Any thread."""
         return self._serving is not None
 
     def stacks(self, of_thread: Callable[[], str]) -> dict[Partition, str]:
-        """Return the partition that is being served, and where that is; `of_thread` tells it. Any thread."""
+        """Return the partition being served, and its stack from `of_thread`. Any thread."""
         serving = self._serving
         return {} if serving is None else {serving: of_thread()}
 
 
 def finish(turn: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that has nothing to wait for, and return its result."""
+    """Run a coroutine that never waits, and return its result."""
     try:
         turn.send(None)
     except StopIteration as end:

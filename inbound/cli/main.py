@@ -1,4 +1,4 @@
-"""The command line: one file per command beside this one."""
+"""The command line: the table of all commands, and the exit codes."""
 
 from __future__ import annotations
 
@@ -8,72 +8,93 @@ import sys
 from collections.abc import Sequence
 
 import inbound
-from inbound import logs
-from inbound.cli import (
-    acl,
-    check,
-    cluster,
-    dead_letters,
-    demo,
-    explain,
-    ingress,
-    manifests,
-    new,
-    offsets,
-    operate,
-    publish,
-    reload,
-    run,
-    schema,
-    spark,
-    status,
-)
-from inbound.cli.help import examples
-from inbound.config.known_secrets import hide
-from inbound.errors import ConfigError, InboundError
+from inbound.cli.dead_letters import redrive
+from inbound.cli.dead_letters import show as dead_letters
+from inbound.cli.inspect import explain, operate, status
+from inbound.cli.offsets import change, reset
+from inbound.cli.offsets import show as offsets
+from inbound.cli.run import check, run
+from inbound.cli.shared.command import TITLE, Command, HelpFormatter, add_commands
+from inbound.cli.spark import archive, replay, report, validate
+from inbound.cli.tools import cluster, demo, manifests, new, publish, schema
+from inbound.config.secrets import hide
+from inbound.errors import ConfigError, InboundError, ResetError
+from inbound.observe import logs
+from inbound.offsets.changes import OffsetsError
 
 #: Exit codes that scripts may rely on.
 OK, FAILED, BAD_CONFIG = 0, 1, 2
-#: What a shell calls an end by SIGPIPE.
+#: The exit code of a process that SIGPIPE ends.
 CUT_OFF = 141
+
+COMMANDS = (
+    run.RUN,
+    run.INGRESS,
+    check.COMMAND,
+    status.STATUS_COMMAND,
+    explain.COMMAND,
+    Command(
+        "offsets",
+        "show, reset, export, import or delete a group's offsets",
+        description="Show and change a group's offsets, with options like those of kafka-consumer-groups; through ZooKeeper and "
+        "Kafka alone, so also while no consumer is alive.",
+        examples=(
+            "inbound offsets show",
+            "inbound offsets export > offsets.csv",
+            "inbound offsets import offsets.csv --execute",
+            "inbound offsets delete --group orders-old",
+        ),
+        commands=(offsets.SHOW, offsets.EXPORT, reset.COMMAND, change.IMPORT, change.DELETE),
+    ),
+    *operate.COMMANDS,
+    status.RELOAD_COMMAND,
+    operate.ACL,
+    publish.COMMAND,
+    Command(
+        "dead-letters",
+        "list, show, redrive or purge the letters of a dead letter topic",
+        description="Look at the events that subscribers refused and processors failed on, send them once more, and delete them. "
+        "Asks Kafka alone, so also while no consumer is alive. A command reads up to the end that the topic has when it begins.",
+        examples=(
+            "inbound dead-letters list orders.dead --summary",
+            "inbound dead-letters show orders.dead 0/17",
+            "inbound dead-letters redrive orders.dead --reason 503 --to original",
+            "inbound dead-letters purge orders.dead --until 2026-01-31T02:40:00Z",
+        ),
+        commands=(dead_letters.LIST, dead_letters.SHOW, redrive.REDRIVE, redrive.PURGE),
+    ),
+    Command(
+        "spark",
+        "prove delivery, replay, archive, report: jobs on Spark",
+        description="Jobs on Spark over ledger and log: on this machine, or on any master.",
+        examples=("inbound spark validate", "inbound spark report --output report.html"),
+        commands=(validate.COMMAND, replay.COMMAND, archive.COMMAND, report.COMMAND),
+    ),
+    new.COMMAND,
+    manifests.COMMAND,
+    schema.COMMAND,
+    cluster.COMMAND,
+    demo.COMMAND,
+)
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the whole command line."""
     top = argparse.ArgumentParser(
         prog="inbound",
-        description="ZooKeeper-coordinated Kafka consumers: partitions shared out, batches handed to your processor. Each command "
-        "explains itself with --help.",
-        **examples("inbound demo", "inbound new processor orders", "inbound check", "inbound run"),
+        description="ZooKeeper-coordinated Kafka consumers: members share partitions, and your processor gets batches. Each "
+        "command has its own --help.",
+        formatter_class=HelpFormatter,
+        epilog=f"{TITLE}\n  inbound demo\n  inbound new processor orders\n  inbound check\n  inbound run",
     )
     top.add_argument("--version", action="version", version=f"inbound {inbound.__version__}")
     top.add_argument("-v", "--verbose", action="store_true", help="log more, with tracebacks")
-    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (
-        run,
-        ingress,
-        check,
-        status,
-        explain,
-        offsets,
-        operate,
-        reload,
-        acl,
-        publish,
-        dead_letters,
-        spark,
-        new,
-        manifests,
-        schema,
-        cluster,
-        demo,
-    ):
-        module.add_parser(commands)
+    add_commands(top, COMMANDS)
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns its exit code; never raises for what a user can put right."""
+    """Run one command. Returns its exit code; an InboundError becomes a message."""
     given = sys.argv[1:] if arguments is None else arguments
     if not given:
         parser().print_help(sys.stderr)
@@ -84,14 +105,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code: int = args.run(args)
         sys.stdout.flush()
-    except ConfigError as error:
+    except (ConfigError, OffsetsError, ResetError) as error:  # refused: nothing was changed
         return _failed(error, BAD_CONFIG)
     except InboundError as error:
         return _failed(error, FAILED)
     except KeyboardInterrupt:
         return FAILED
     except BrokenPipeError:
-        # Whoever read the output has seen enough, as `head` has. What is left of it has nowhere to go, at the end neither.
+        # The reader of the output, such as `head`, has closed it. The rest must not raise when Python flushes it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return CUT_OFF
     return code
@@ -104,12 +125,12 @@ def _failed(error: InboundError, code: int) -> int:
 
 
 def _open_standard_streams() -> None:
-    """Have something behind the three: else the next socket gets the number of the one that is missing, and our log."""
+    """Open missing standard streams: else the next socket gets the number of one, and receives our log."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
-    # Without them Python prints errors to where the output goes.
+    # If they are None, Python prints errors to the output.
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)

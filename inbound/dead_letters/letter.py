@@ -1,4 +1,4 @@
-"""From a record of a dead letter topic to what it says, and back to the record that was read. Pure.
+"""A dead letter: its facts, and the record that was read. Pure.
 
 Three writers are known: the dispatcher (Knative's attributes, and where the record came from), a channel's
 `on_error: {then: dead-letter}` (headers alone), and others that write Knative's attributes and no origin.
@@ -8,46 +8,45 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from inbound.processors.batch import Record
 from inbound.processors.cloudevents_bridge import RecordParts
-from inbound.processors.cloudevents_json import members_of, parse_json
 from inbound.processors.cloudevents_kafka import decode_record, read_headers
+from inbound.processors.cloudevents_plain import members_of, parse_json
 from inbound.processors.cloudevents_values import Refused, write_json
-from inbound.processors.dead_letters import GROUP, KIND, OFFSET, PARTITION, PREFIX, REASON, REDRIVES, REPLY, TOPIC
-from inbound.processors.dispatch import retry_topics
-from inbound.topic_partition import MOST_OFFSET
+from inbound.processors.dead_letters import (
+    GROUP,
+    KIND,
+    OFFSET,
+    PARTITION,
+    PREFIX,
+    REASON,
+    REDRIVES,
+    REPLY,
+    TOPIC,
+    Origin,
+    number_in,
+    origin_in,
+)
+from inbound.processors.dispatch import delayed_retry
 
 #: Knative's attributes of a dead letter.
 DEST, CODE, DATA = "knativeerrordest", "knativeerrorcode", "knativeerrordata"
 ERRORS = (DEST, CODE, DATA)
 
-#: What else a letter may say is no place: the brokers are asked for it.
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}").fullmatch
-
 Headers = Sequence[tuple[str, bytes | None]]
-Kind = Literal["event", "reply", "failure", "unknown"]
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The place of the record that was given up."""
-
-    topic: str
-    partition: int
-    offset: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.partition}/{self.offset}"
+LetterKind = Literal["event", "reply", "failure", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """What one record of a dead letter topic says. Without its value: there may be millions."""
+    """What one record of a dead letter topic says.
+
+    Without its value: there may be millions.
+    """
 
     partition: int
     offset: int
@@ -55,7 +54,7 @@ class Letter:
     key: bytes | None
     #: `event`: a subscriber refused it; `reply`: the reply's receiver did; `failure`: a processor failed on it;
     #: `unknown`: it says nothing.
-    kind: Kind
+    kind: LetterKind
     group: str | None  # that gave it up
     origin: Origin | None
     destination: str | None  # the URL that refused it
@@ -82,7 +81,7 @@ def letter_of(partition: int, record: Record) -> Letter:
     attributes = _attributes(record)
     code, data = attributes.get(CODE), attributes.get(DATA)
     reason = own.get(REASON)
-    kind: Kind = "unknown"
+    kind: LetterKind = "unknown"
     if reason is not None:
         kind = "failure"
     elif own.get(KIND) == REPLY:
@@ -90,6 +89,7 @@ def letter_of(partition: int, record: Record) -> Letter:
     elif code is not None or DEST in attributes:
         kind = "event"
     failed = kind == "failure"
+    counters = [{name: (raw or b"").decode(errors="replace")} for name, raw in record.headers if name == REDRIVES]
     return Letter(
         partition,
         record.offset,
@@ -97,13 +97,13 @@ def letter_of(partition: int, record: Record) -> Letter:
         record.key,
         kind,
         own.get(GROUP),
-        _origin(own),
+        origin_in(own, TOPIC, PARTITION, OFFSET),
         None if failed else attributes.get(DEST),
         None if failed else code,
         reason if reason is not None else error_text(data),
         attributes.get("id"),
         attributes.get("type"),
-        redrives_of(record.headers),
+        max((number_in(header, REDRIVES) or 0 for header in counters), default=0),
     )
 
 
@@ -117,11 +117,6 @@ def error_text(data: str | None) -> str:
         return data
 
 
-def redrives_of(headers: Headers) -> int:
-    """Return how often a record was redriven, as it says itself."""
-    return max((_number(raw) or 0 for name, raw in headers if name == REDRIVES), default=0)
-
-
 def as_read(record: Record) -> RecordParts:
     """Return the record as it was read before it was dead-lettered.
 
@@ -131,7 +126,9 @@ def as_read(record: Record) -> RecordParts:
     are empty, as the writer of the letter had to write them.
     """
     start, own = _own_headers(record.headers)
-    added = (retry_topics.PREFIX,) if _has_waited(record.headers, own) else ()
+    group = own.get(GROUP, "").encode()
+    has_waited = any(name == delayed_retry.GROUP and raw == group for name, raw in record.headers)
+    added = (delayed_retry.PREFIX,) if has_waited else ()
     headers = [
         (name, raw or b"")
         for number, (name, raw) in enumerate(record.headers)
@@ -161,32 +158,13 @@ def counted(parts: RecordParts, redrives: int) -> RecordParts:
 
 
 def _own_headers(headers: Headers) -> tuple[int, dict[str, str]]:
-    """Return where the last set of origin headers begins, and what it says; behind all headers where there is none."""
+    """Return where the last set of origin headers begins, and the set; without one, the end of the headers."""
     starts = [number for number, (name, _) in enumerate(headers) if name == GROUP]
     if not starts:
         return len(headers), {}
     return starts[-1], {
         name: (raw or b"").decode(errors="replace") for name, raw in headers[starts[-1] :] if name.startswith(PREFIX)
     }
-
-
-def _has_waited(headers: Headers, own: dict[str, str]) -> bool:
-    """Whether the event was in a topic of the subscription's delayed retry before it was given up."""
-    group = own.get(GROUP, "").encode()
-    return any(name == retry_topics.GROUP and raw == group for name, raw in headers)
-
-
-def _origin(own: dict[str, str]) -> Origin | None:
-    partition, offset = (_number(own.get(name, "").encode()) for name in (PARTITION, OFFSET))
-    if not _TOPIC(own.get(TOPIC, "")) or partition is None or offset is None:
-        return None
-    return Origin(own[TOPIC], partition, offset)
-
-
-def _number(raw: bytes | None) -> int | None:
-    if not raw or not raw.isdigit() or len(raw) > 19:
-        return None
-    return min(int(raw), MOST_OFFSET)
 
 
 def _attributes(record: Record) -> dict[str, str]:

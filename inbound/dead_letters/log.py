@@ -1,4 +1,4 @@
-"""Reads a dead letter topic from where it begins up to where it ended at the start, and never further."""
+"""Reads a dead letter topic up to its end at the start."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from inbound.dead_letters.letter import Letter, letter_of
 from inbound.dead_letters.selection import Place
 from inbound.errors import BrokerUnavailableError, ConfigError
 from inbound.kafka.base import LogClient, LogRange
-from inbound.kafka.topic_logs import milliseconds
-from inbound.offsets.logs import ask_with
+from inbound.kafka.clients.topic_logs import milliseconds
+from inbound.offsets.gather import ask_with
 from inbound.processors.batch import Record
 from inbound.topic_partition import TopicPartition
 
@@ -21,7 +21,10 @@ _POLL = 0.2
 
 
 class LetterLog:
-    """One topic's records, partition by partition. One thread; who made the client closes it."""
+    """One topic's records, partition by partition.
+
+    One thread; who made the client closes it.
+    """
 
     def __init__(self, client: LogClient, topic: str, clock: Clock) -> None:
         """Ask where the topic's logs begin and end: that is what is read from now on.
@@ -40,8 +43,7 @@ class LetterLog:
             raise ConfigError(f"topic {topic}: does not exist on these brokers; check its name and the section kafka")
         self.topic_id = asked.topics[topic].topic_id
         self.ranges: dict[int, LogRange] = {tp.partition: limits for tp, limits in sorted(asked.ranges.items())}
-        #: Called with how many records were read, now and then.
-        self.on_read: Callable[[int], None] = lambda count: None
+        self._tell: Callable[[int], None] = lambda count: None
 
     @property
     def size(self) -> int:
@@ -83,6 +85,10 @@ class LetterLog:
         """Return how many partitions each of these topics has; those that do not exist are missing."""
         return {name: meta.partitions for name, meta in self._client.topics(topics, None).items()}
 
+    def show_progress(self, tell: Callable[[int], None]) -> None:
+        """Have `tell` called every 100 records with the number of records read."""
+        self._tell = tell
+
     def records(self) -> Iterator[tuple[int, Record]]:
         """Yield partition and record of everything in the ranges, by partition and offset.
 
@@ -95,7 +101,7 @@ class LetterLog:
             for record in self._of(TopicPartition(self.topic, partition), limits):
                 count += 1
                 if not count % 100:
-                    self.on_read(count)
+                    self._tell(count)
                 yield partition, record
 
     def letters(self) -> Iterator[Letter]:
@@ -145,7 +151,6 @@ class LetterLog:
             client.forget([tp])
 
     def _start_of(self, tp: TopicPartition) -> int:
-        nobody = threading.Event()
         until = self._clock.now() + PATIENCE
         while True:
             limits = self._client.log_ranges([tp]).get(tp)
@@ -153,4 +158,4 @@ class LetterLog:
                 return limits.start
             if self._clock.now() >= until:
                 raise BrokerUnavailableError(f"{tp}: its leader does not say where its log begins; see that it runs")
-            self._clock.wait(nobody, 0.05)
+            self._clock.wait(threading.Event(), 0.05)

@@ -1,22 +1,26 @@
-"""Which dead letters are meant, and what many of them have in common. Pure, but for the secrets that are known."""
+"""Which dead letters are meant: filters, summary, and purge.
+
+Pure, but for the known secrets.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 
-from inbound.config.known_secrets import hide
+from inbound.config.secrets import hide
 from inbound.dead_letters.letter import Letter
-from inbound.globs import glob
+from inbound.runtime.patterns import glob
 
 #: A partition and an offset.
 Place = tuple[int, int]
 #: Of a reason, so many characters tell kinds of failures apart.
 SHAPE_LENGTH = 60
-#: No more characters of a reason are looked at: somebody else has written it.
+#: So many characters of a reason are looked at: it comes from elsewhere.
 LOOKED_AT = 4096
 #: More kinds are counted together, and so are subscriptions then that have none of their own.
 MOST_KINDS = 200
@@ -25,8 +29,8 @@ OTHERS = "(other reasons)"
 
 
 @dataclass(frozen=True)
-class Selection:
-    """What a command's filters ask for; a letter must meet all of them."""
+class LetterSelection:
+    """The filters of a command; a letter must meet all of them."""
 
     #: Groups and URLs of those that gave the record up; None: all.
     subscriptions: frozenset[str] | None = None
@@ -39,7 +43,7 @@ class Selection:
     @cached_property
     def everything(self) -> bool:
         """Whether no filter is set."""
-        return self == Selection()
+        return self == LetterSelection()
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
@@ -47,22 +51,14 @@ class Selection:
 
     def chooses(self, letter: Letter) -> bool:
         """Whether a letter meets all filters."""
-        if self.at is not None and (letter.partition, letter.offset) not in self.at:
-            return False
-        if self.key is not None and letter.key != self.key:
-            return False
         who = letter.group if letter.group is not None else letter.destination
-        if self.subscriptions is not None and who not in self.subscriptions:
-            return False
-        return self._is_in_time(letter.timestamp) and self._has_reason(letter)
-
-    def _is_in_time(self, timestamp: int) -> bool:
-        if self.since is None and self.until is None:
-            return True
-        if timestamp < 0:  # it has no time
-            return False
-        return (self.since is None or timestamp >= self.since * 1000) and (
-            self.until is None or timestamp < self.until * 1000
+        return (
+            (self.at is None or (letter.partition, letter.offset) in self.at)
+            and (self.key is None or letter.key == self.key)
+            and (self.subscriptions is None or who in self.subscriptions)
+            and (self.since is None or letter.timestamp >= max(0, self.since * 1000))  # a negative one is unknown
+            and (self.until is None or 0 <= letter.timestamp < self.until * 1000)
+            and self._has_reason(letter)
         )
 
     def _has_reason(self, letter: Letter) -> bool:
@@ -82,7 +78,7 @@ def shape(letter: Letter) -> str:
 
 
 @dataclass
-class Kind:
+class LetterCount:
     """Letters that one subscription gave up for one kind of reason."""
 
     count: int = 0
@@ -100,10 +96,13 @@ class Kind:
 
 
 @dataclass
-class Summary:
-    """Letters counted by subscription and kind of reason; bounded, however many kinds there are."""
+class LetterSummary:
+    """Letters counted by subscription and kind of reason.
 
-    kinds: dict[tuple[str, str], Kind] = field(default_factory=lambda: defaultdict(Kind))
+    Bounded, for any number of kinds.
+    """
+
+    kinds: dict[tuple[str, str], LetterCount] = field(default_factory=lambda: defaultdict(LetterCount))
     total: int = 0
 
     def add(self, subscription: str, letter: Letter) -> None:
@@ -116,9 +115,65 @@ class Summary:
         self.kinds[key].add(letter)
         self.total += 1
 
-    def rows(self) -> list[tuple[str, str, Kind]]:
+    def rows(self) -> list[tuple[str, str, LetterCount]]:
         """Return subscription, reason and counts, the largest first."""
         return sorted(
             ((subscription, reason, kind) for (subscription, reason), kind in self.kinds.items()),
             key=lambda row: (-row[2].count, row[:2]),
         )
+
+
+@dataclass
+class PurgeCut:
+    """What is deleted of one partition."""
+
+    start: int  # where its log begins
+    end: int  # before this offset everything is deleted
+    letters: int = 0  # that are deleted
+    #: Letters that are not chosen and stand before a chosen one: they would be deleted with it.
+    others: int = 0
+    first_other: int | None = None  # the offset of the first letter that is not chosen
+    behind: int = 0  # chosen ones behind the first other one: they stay
+
+
+@dataclass
+class PurgePlan:
+    """What is deleted, by partition."""
+
+    cuts: dict[int, PurgeCut] = field(default_factory=dict)
+
+    @property
+    def letters(self) -> int:
+        """How many letters are deleted."""
+        return sum(cut.letters for cut in self.cuts.values())
+
+    @property
+    def blocked(self) -> dict[int, PurgeCut]:
+        """The partitions in which chosen letters stand behind others."""
+        return {partition: cut for partition, cut in self.cuts.items() if cut.behind}
+
+    def offsets(self) -> dict[int, int]:
+        """Return before which offset each partition is deleted; those of which nothing is are missing."""
+        return {partition: cut.end for partition, cut in self.cuts.items() if cut.end > cut.start}
+
+
+def plan_purge(starts: dict[int, int], letters: Iterable[Letter], chooses: Callable[[Letter], bool]) -> PurgePlan:
+    """Return up to where the partitions can be deleted; `letters` come by partition and offset, all from the start.
+
+    Of each partition: from its start up to its first letter that is not chosen.
+    """
+    plan = PurgePlan({partition: PurgeCut(start, start) for partition, start in starts.items()})
+    waiting: dict[int, int] = {}  # letters that are not chosen, so far, by partition
+    for letter in letters:
+        cut = plan.cuts[letter.partition]
+        if not chooses(letter):
+            waiting[letter.partition] = waiting.get(letter.partition, 0) + 1
+            if cut.first_other is None:
+                cut.first_other = letter.offset
+        elif cut.first_other is None:
+            cut.letters += 1
+            cut.end = letter.offset + 1
+        else:
+            cut.behind += 1
+            cut.others = waiting[letter.partition]
+    return plan

@@ -1,4 +1,4 @@
-"""Who a configuration's channels are: names for the groups in dead letters, and subscribers to post to. Pure."""
+"""The channels of a configuration as dead letters name them. Pure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from inbound.config import Loaded
 from inbound.dead_letters.letter import Letter
 from inbound.errors import ConfigError
+from inbound.plan.subscriptions import plain_channels, read_subscriptions
 from inbound.processors.dispatch.options import DispatchOptions
 from inbound.processors.dispatch.transport import Target
-from inbound.subscriptions import plain_channels, read_subscriptions
 
 
 @dataclass(frozen=True)
-class Subscriber:
-    """A channel of the configuration: a subscription, or one with a processor of its own."""
+class LetterSource:
+    """A channel of the configuration: a subscription, or another one."""
 
     name: str
     group: str
@@ -28,7 +28,7 @@ class Subscriber:
         return None if self.options is None else Target(self.options.subscriberUri, 0.0, 0.0).shown
 
 
-#: Of a name that nobody here knows, so many characters are told: a letter may hold any.
+#: Of an unknown name, so many characters are shown: a letter may hold any.
 LONGEST_NAME = 256
 
 
@@ -38,15 +38,13 @@ class Subscribers:
     def __init__(self, loaded: Loaded) -> None:
         """Raises ConfigError: what the configuration itself says cannot be used; a line for each problem."""
         subscriptions = read_subscriptions(loaded)
-        self.refused = (
-            subscriptions.refused
-        )  # what of the manifests cannot be used: nobody here knows their subscriptions
+        self.refused = subscriptions.refused  # manifests whose subscriptions are unknown
         self._all = [
-            Subscriber(name, channel.group, channel.processor.type, _options(loaded, name))
+            LetterSource(name, channel.group, channel.processor.type, _options(loaded, name))
             for name, channel in plain_channels(loaded).items()
         ]
         self._all += [
-            Subscriber(name, made.config.group, "dispatch", made.options, made.ref.uid)
+            LetterSource(name, made.config.group, "dispatch", made.options, made.ref.uid)
             for name, made in subscriptions.found.items()
         ]
         self._by_group = {one.group: one.name for one in self._all}
@@ -74,7 +72,12 @@ class Subscribers:
         Raises:
             ConfigError: none is, or several are, or it is a channel that does not dispatch.
         """
-        found = [one for one in self._all if name in (one.name, one.uid, one.group) or _is_at(one, name)]
+        found = [
+            one
+            for one in self._all
+            if name in (one.name, one.uid, one.group, one.url)
+            or (one.options is not None and name == one.options.subscriberUri)
+        ]
         if not found:
             known = ", ".join(sorted(one.name for one in self._all if one.options is not None)) or "none"
             raise ConfigError(f"--to-subscription {name}: the configuration has no such subscription; it has {known}")
@@ -84,14 +87,10 @@ class Subscribers:
         (one,) = found
         if one.options is None:
             raise ConfigError(
-                f"--to-subscription {name}: channel {one.name} has the processor {one.processor}, and posts to nobody; "
+                f"--to-subscription {name}: channel {one.name} has the processor {one.processor}, and posts to no subscriber; "
                 "redrive to its topic (--to original), or name a channel with `dispatch`"
             )
         return one.name, one.options
-
-
-def _is_at(one: Subscriber, url: str) -> bool:
-    return one.options is not None and url in (one.options.subscriberUri, one.url)
 
 
 def _options(loaded: Loaded, name: str) -> DispatchOptions | None:

@@ -1,17 +1,113 @@
-"""What became of every event, from the processors' own journals alone. Pure: no files, no clock."""
+"""The account of a run: every event by the processors' journals, and once more by Spark from the archive."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from inbound.demo.flights import CarrierSums, Sums
-from inbound.demo.journal import Entry, OpenBatches
+from inbound.demo.flights import CarrierSums, Sums, differing
+from inbound.errors import InboundError
+from inbound.proof.model import Proof, Verdict
+from inbound.runtime.signals import Latch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from inbound.spark.archive.job import TopicSummary
 
 
-class Seen:
+class JournalError(InboundError):
+    """A journal holds a line that no processor wrote."""
+
+
+class JournalEntry(NamedTuple):
+    """One line: a batch `begin`s, flights of it are `counted`, it `end`s."""
+
+    consumer: str
+    at: float  # seconds since the epoch, by the clock that all processes of a machine share
+    what: str
+    partition: int
+    first: int = 0
+    next: int = 0
+    flights: tuple[tuple[int, str, int | None], ...] = ()  # offset, carrier, delay
+
+
+def entry_of(consumer: str, line: bytes) -> JournalEntry:
+    """Read one line. Raises ValueError, KeyError or TypeError if it is none of ours."""
+    value = json.loads(line)
+    return JournalEntry(
+        consumer,
+        float(value["at"]),
+        str(value["what"]),
+        int(value["partition"]),
+        int(value.get("first", 0)),
+        int(value.get("next", 0)),
+        tuple((int(offset), str(carrier), delay) for offset, carrier, delay in value.get("flights", ())),
+    )
+
+
+class Journals:
+    """Reads what is new in all files of a folder. A torn last line is one that was not written (yet)."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+
+    def new_entries(self) -> Iterator[JournalEntry]:
+        """Yield the entries written since the last call, in each file's order.
+
+        Raises JournalError: a line in the middle cannot be read.
+        """
+        for path in sorted(self._folder.glob("*.jsonl")):
+            start = self._read.get(path, 0)
+            with path.open("rb") as file:
+                file.seek(start)
+                data = file.read()
+            whole = data[: data.rfind(b"\n") + 1]
+            self._read[path] = start + len(whole)
+            consumer = path.name.split(".")[0]
+            for line in whole.splitlines():
+                try:
+                    yield entry_of(consumer, line)
+                except (ValueError, KeyError, TypeError) as error:
+                    raise JournalError(f"{path}: not a line of the processor ({error!r}): {line[:200]!r}") from None
+
+
+class OpenBatches:
+    """Which batches each consumer has begun and not ended."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, int], tuple[JournalEntry, int]] = {}
+
+    def add(self, entry: JournalEntry) -> None:
+        """Follow one entry; the entries of one consumer must come in its order."""
+        key = (entry.consumer, entry.partition)
+        if entry.what == "begin":
+            self._open[key] = (entry, 0)
+        elif entry.what == "end":
+            self._open.pop(key, None)
+        elif key in self._open:
+            begun, counted = self._open[key]
+            self._open[key] = (begun, counted + len(entry.flights))
+
+    def of(self, consumer: str) -> list[tuple[JournalEntry, int]]:
+        """Return the open batches of a consumer: the `begin`, and how many of its flights were counted."""
+        return [batch for (name, _), batch in sorted(self._open.items()) if name == consumer]
+
+    def in_flight(self, consumer: str) -> int:
+        """Return how many records a consumer has been handed in batches that it has not answered."""
+        return sum(begun.next - begun.first for begun, _ in self.of(consumer))
+
+    def halfway(self, consumer: str) -> bool:
+        """Whether a consumer is inside a batch of which it counted some flights, but not all."""
+        return any(0 < counted < begun.next - begun.first for begun, counted in self.of(consumer))
+
+
+class SeenOffsets:
     """Which offsets of each partition have been counted, and how often."""
 
     def __init__(self) -> None:
@@ -32,7 +128,7 @@ class Seen:
         return True
 
     def missing(self, ends: Mapping[int, int]) -> dict[int, list[tuple[int, int]]]:
-        """Return, per partition, the ranges [first, next) below its log's end that nobody has seen."""
+        """Return, per partition, the ranges [first, next) below its log's end that no process has seen."""
         found: dict[int, list[tuple[int, int]]] = {}
         for partition, end in ends.items():
             times = bytes(self._times[partition][:end]).ljust(end, b"\0")
@@ -63,7 +159,7 @@ class Share(NamedTuple):
 
 
 @dataclass
-class Account:
+class RunAccount:
     """All figures of a run."""
 
     published: int
@@ -91,20 +187,19 @@ class Account:
         if not self.in_flight_at_kill:
             found.append("nothing was in flight when the process was killed, so the kill shows nothing")
         if self.failover_seconds is None:
-            found.append("a partition of the killed process was seen by nobody else")
-        wrong = sorted(c for c in {*expected, *self.carriers} if expected.get(c) != self.carriers.get(c))
-        if wrong:
+            found.append("a partition of the killed process was seen by no other process")
+        if wrong := differing(self.carriers, expected):
             found.append(f"the counts of {', '.join(wrong)} are not those of the CSV")
         return found
 
 
-def account(entries: Iterable[Entry], *, published: int, ends: Mapping[int, int], kill: Kill) -> Account:
+def account(entries: Iterable[JournalEntry], *, published: int, ends: Mapping[int, int], kill: Kill) -> RunAccount:
     """Return the figures of a run.
 
     `entries` are all journals' lines, those of one process in its order; `ends` is the end of each partition's log,
     which begins at 0.
     """
-    seen, open_batches, sums = Seen(), OpenBatches(), CarrierSums()
+    seen, open_batches, sums = SeenOffsets(), OpenBatches(), CarrierSums()
     counted: Counter[tuple[str, int]] = Counter()
     repeated: Counter[tuple[str, int]] = Counter()
     last_of_victim: dict[int, int] = {}
@@ -112,7 +207,7 @@ def account(entries: Iterable[Entry], *, published: int, ends: Mapping[int, int]
     lines = list(entries)
     for entry in lines:
         open_batches.add(entry)
-    # By time, so that of two processes the later one is said to have repeated.
+    # By time, so that of two processes the later one counts as the repeating one.
     for entry in sorted(lines, key=lambda entry: entry.at):
         victim = entry.consumer == kill.consumer
         if not victim and entry.what == "counted" and entry.at >= kill.at:
@@ -128,7 +223,7 @@ def account(entries: Iterable[Entry], *, published: int, ends: Mapping[int, int]
                 last_of_victim[entry.partition] = max(offset, last_of_victim.get(entry.partition, -1))
     missing = seen.missing(ends)
     waits = [first_elsewhere[p] - kill.at if p in first_elsewhere else None for p in kill.commits]
-    return Account(
+    return RunAccount(
         published=published,
         delivered=seen.distinct,
         lost=sum(stop - start for ranges in missing.values() for start, stop in ranges),
@@ -143,3 +238,41 @@ def account(entries: Iterable[Entry], *, published: int, ends: Mapping[int, int]
         carriers=sums.by_carrier(),
         logged=sum(ends.values()),
     )
+
+
+def archived(
+    spark: SparkSession, kafka: Mapping[str, Any], topic: str, to: Path, say: Callable[[str], None]
+) -> TopicSummary:
+    """Archive a topic below the folder `to`, no event being late: the flights of 2013 are published now."""
+    from inbound.spark.archive.job import ArchiveJob, ArchivePlan
+
+    plan = ArchivePlan(to.as_uri(), kafka, [topic], late=None)
+    (summary,) = ArchiveJob(spark, plan, say=say, stop=Latch()).run().topics
+    return summary
+
+
+def carriers_of(spark: SparkSession, archive: Path) -> dict[str, Sums]:
+    """Return the sums of each carrier, by name, as the archive's events have them."""
+    from pyspark.sql import functions as F
+
+    flight = F.from_json(F.col("data").cast("string"), "carrier string, dep_delay int").alias("flight")
+    flights = spark.read.parquet(f"{archive.as_uri()}/events").select(flight).select("flight.*")
+    sums = flights.groupBy("carrier").agg(F.count("*"), F.count("dep_delay"), F.sum("dep_delay")).sort("carrier")
+    return {carrier: Sums(number, departed, minutes or 0) for carrier, number, departed, minutes in sums.collect()}
+
+
+def problems(
+    proof: Proof, summary: TopicSummary, carriers: Mapping[str, Sums], *, published: int, expected: Mapping[str, Sums]
+) -> list[str]:
+    """Return what is not as it must be: all proven, all archived, and every carrier's sums those of the CSV."""
+    found = []
+    if proof.verdict is not Verdict.PROVEN:
+        found.append(f"spark validate says {proof.verdict.name.lower().replace('_', ' ')}")
+    if summary.totals.events != published or summary.totals.rows != published:
+        found.append(
+            f"{published:,} events were published, but the archive has {summary.totals.events:,}, and "
+            f"{summary.totals.late + summary.totals.undecodable:,} set apart"
+        )
+    if wrong := differing(carriers, expected):
+        found.append(f"in the archive the counts of {', '.join(wrong)} are not those of the CSV")
+    return found

@@ -1,4 +1,4 @@
-"""The demo's consumer processes: started, frozen, killed, stopped, and never left behind."""
+"""The demo's consumer processes, started, frozen, killed and stopped; and their group, as ZooKeeper shows it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoNodeError
+
+from inbound.coordinators.paths import GroupPaths
 from inbound.errors import InboundError
 
 GROUP = "delays"
 #: Short, so that the demo does not wait long for the death to be noticed. ZooKeeper's tick is 500 ms here.
 SESSION_TIMEOUT = 6.0
-#: Flights are handed out faster than they are counted by about half: so there is nearly always a batch in work. All pauses
+#: Flights are delivered faster than they are counted by about half: so there is nearly always a batch in work. All pauses
 #: together take so long, in seconds, however many flights there are.
 SLICE, PAUSES = 20, 168.0
 _LOG_LINES = 12
@@ -26,7 +30,7 @@ _POLL = 0.01
 
 
 class DemoError(InboundError):
-    """The demo could not go its way."""
+    """The demo could not be carried out."""
 
 
 def configuration(
@@ -51,15 +55,15 @@ channels:
 {more}"""
 
 
-class Consumer:
-    """One `inbound run` process. Its owner ends it; if the owner dies, it stops by itself (its standard input ends)."""
+class ConsumerProcess:
+    """One `inbound run` process. Its owner ends it; if the owner dies, it stops (its standard input ends)."""
 
     def __init__(self, number: int, config: Path, member: str) -> None:
         self.number = number
         self.name = f"process {number}"
         self.consumer_id = f"{member}-{number}"
         self.log = config.parent / f"process-{number}.log"
-        #: What it is expected to end with, once somebody ends it.
+        #: The signal that the demo has ended it with.
         self.ending: str | None = None
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -71,7 +75,7 @@ class Consumer:
             )
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # it has died already: `check` says so
-            # For its admin port, which nobody asks.
+            # The token of its admin port, which the demo does not use.
             self._process.stdin.write(f"{secrets.token_urlsafe(32)}\n".encode())
             self._process.stdin.flush()
 
@@ -81,10 +85,10 @@ class Consumer:
         return self._process.poll() is None
 
     def check(self) -> None:
-        """Raise DemoError if the process has ended although nobody ended it."""
+        """Raise DemoError if the process has ended unexpectedly."""
         code = self._process.poll()
         if code is not None and self.ending is None:
-            raise DemoError(f"{self.name} ended by itself with {_ending(code)}\n{self.tail()}")
+            raise DemoError(f"{self.name} ended unexpectedly with {_ending(code)}\n{self.tail()}")
 
     def freeze(self) -> bool:
         """Stop its threads where they are (SIGSTOP). Returns False if it has ended instead."""
@@ -130,11 +134,11 @@ class Consumer:
         return "\n".join([f"the end of {self.log}:", *(f"  {line}" for line in lines)])
 
 
-def kill_when(consumer: Consumer, inside: Callable[[], bool], *, within: float) -> float:
+def kill_when(consumer: ConsumerProcess, inside: Callable[[], bool], *, within: float) -> float:
     """Kill `consumer` at a moment when `inside` holds. Returns the time of the kill.
 
-    SIGKILL at a chosen moment needs that the moment stands still: the process is frozen for some milliseconds to look,
-    and killed if it is right, or let go on.
+    SIGKILL hits a chosen moment only in a frozen process: it is frozen for some milliseconds to look, and killed if the
+    moment is right, or let go on.
 
     Raises DemoError: the moment did not come within so many seconds.
     """
@@ -152,3 +156,49 @@ def kill_when(consumer: Consumer, inside: Callable[[], bool], *, within: float) 
 
 def _ending(code: int) -> str:
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+_TIMEOUT = 10.0
+
+
+class DemoGroup:
+    """Reads owners and commits of one group and topic. Used by one thread, whose owner closes it."""
+
+    def __init__(self, hosts: str, group: str, topic: str, partitions: int) -> None:
+        """Connect. Raises DemoError: ZooKeeper does not answer."""
+        self._paths = GroupPaths(group)
+        self._topic = topic
+        self._partitions = partitions
+        self._hosts = hosts
+        self._client = KazooClient(hosts=hosts, timeout=_TIMEOUT)
+        try:
+            self._client.start(timeout=_TIMEOUT)
+        except self._client.handler.timeout_exception:
+            self._client.close()
+            raise DemoError(f"ZooKeeper at {hosts} does not answer within {_TIMEOUT:.0f} s; see its log") from None
+
+    def owners(self) -> dict[int, str]:
+        """Return who owns which partition; those without owner are left out."""
+        return self._read(lambda partition: self._paths.owner(self._topic, partition))
+
+    def commits(self) -> dict[int, int]:
+        """Return the offset to be read next of each partition that has one."""
+        texts = self._read(lambda partition: self._paths.offset(self._topic, partition))
+        return {partition: int(text) for partition, text in texts.items() if text}
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.stop()
+        self._client.close()
+
+    def _read(self, path: Callable[[int], str]) -> dict[int, str]:
+        pending = [(partition, self._client.get_async(path(partition))) for partition in range(self._partitions)]
+        found: dict[int, str] = {}
+        for partition, answer in pending:
+            try:
+                found[partition] = answer.get(timeout=_TIMEOUT)[0].decode()
+            except NoNodeError:
+                continue
+            except (KazooException, self._client.handler.timeout_exception) as error:
+                raise DemoError(f"ZooKeeper at {self._hosts} does not answer: {error!r}; see its log") from None
+        return found

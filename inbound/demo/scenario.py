@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Protocol
 
 from inbound.demo import subscriber
-from inbound.demo.accounting import Account, Kill, Seen, account
-from inbound.demo.consumers import GROUP, Consumer, DemoError, configuration, kill_when
+from inbound.demo.accounting import JournalEntry, Journals, Kill, OpenBatches, RunAccount, SeenOffsets, account
+from inbound.demo.consumers import GROUP, ConsumerProcess, DemoError, DemoGroup, configuration, kill_when
 from inbound.demo.flights import CarrierSums, Flight, Sums, encoded
-from inbound.demo.group import GroupView
-from inbound.demo.journal import Entry, Journals, OpenBatches
-from inbound.publishing import Encoded, log_ends, prepare_topic, publisher_to
+from inbound.publishing import log_ends, prepare_topic, publisher_to
 
 TOPIC = "flights"
 PARTITIONS = 8
@@ -41,7 +39,7 @@ class Teller(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DemoPlan:
     """What the demo is made of."""
 
     folder: Path
@@ -54,10 +52,10 @@ class Plan:
 
 
 @dataclass
-class Result:
+class DemoResult:
     """How it went."""
 
-    account: Account
+    account: RunAccount
     problems: list[str]
     expected: dict[str, Sums]
     dispatched: subscriber.Dispatched
@@ -68,7 +66,7 @@ class Result:
 class Publishing:
     """Publishes the flights in a thread of its own, at a steady pace, and adds up what the CSV says on the way."""
 
-    def __init__(self, plan: Plan, kafka: str) -> None:
+    def __init__(self, plan: DemoPlan, kafka: str) -> None:
         self._plan = plan
         self._publisher = publisher_to({"bootstrap.servers": kafka}, TOPIC)
         self._stop = threading.Event()
@@ -117,16 +115,13 @@ class Publishing:
     def _run(self) -> None:
         try:
             published = self._publisher.publish(
-                self._records(), rate=self._plan.flights / self._plan.seconds, stop=self._stop
+                encoded(self._counted()), rate=self._plan.flights / self._plan.seconds, stop=self._stop
             )
             self.published = published.count
         except Exception as error:  # raised again in the main thread, by check()
             self._failure = error
         finally:
             self._done.set()
-
-    def _records(self) -> Iterator[Encoded]:
-        return encoded(self._counted())
 
     def _counted(self) -> Iterator[Flight]:
         for flight in islice(self._plan.read(self._plan.archive), self._plan.flights):
@@ -137,23 +132,23 @@ class Publishing:
 class Scenario:
     """Runs the demo against servers that are up. Everything that it starts has ended when `run` returns or raises."""
 
-    def __init__(self, plan: Plan, *, zookeeper: str, kafka: str, teller: Teller) -> None:
+    def __init__(self, plan: DemoPlan, *, zookeeper: str, kafka: str, teller: Teller) -> None:
         self._plan = plan
         self._zookeeper = zookeeper
         self._kafka = kafka
         self._teller = teller
         self._config = plan.folder / "inbound.yaml"
         self._journals = Journals(plan.folder / "journal")
-        self._entries: list[Entry] = []
+        self._entries: list[JournalEntry] = []
         self._open = OpenBatches()
-        self._seen = Seen()
-        self._consumers: list[Consumer] = []
+        self._seen = SeenOffsets()
+        self._consumers: list[ConsumerProcess] = []
         self._ends: dict[int, int] = {}
 
-    def run(self) -> Result:
+    def run(self) -> DemoResult:
         """Go through all of it and return the figures.
 
-        Raises DemoError: something else happened than was planned, such as a process that ended by itself.
+        Raises DemoError: something else happened than was planned, such as a process that ended unexpectedly.
         """
         plan = self._plan
         (plan.folder / "delays.py").write_bytes(plan.plugin.read_bytes())
@@ -180,13 +175,13 @@ class Scenario:
             owned.callback(ingress.stop, _STOP_LIMIT)
             self._announcements = subscriber.Announcements(ingress)
             owned.callback(self._announcements.finish)
-            self._view = GroupView(self._zookeeper, GROUP, TOPIC, PARTITIONS)
+            self._view = DemoGroup(self._zookeeper, GROUP, TOPIC, PARTITIONS)
             owned.callback(self._view.close)
             self._publishing = Publishing(plan, self._kafka)
             owned.callback(self._publishing.close)
             return self._course()
 
-    def _course(self) -> Result:
+    def _course(self) -> DemoResult:
         first, victim, leaver = (self._add() for _ in range(3))
         self._wait(lambda: self._shared_by(first, victim, leaver), _START_LIMIT, "3 processes share 8 partitions")
         self._tell(f"3 processes share the {PARTITIONS} partitions; {self._plan.flights:,} departures are published")
@@ -204,11 +199,11 @@ class Scenario:
         self._tell(f"{joiner.name} joins")
 
         self._wait_until(LEAVE_AT)
-        # On a slow machine it may still be starting: asked to stop before it listens, it would not end in good order.
+        # On a slow machine it may still be starting: asked to stop before it listens, it would not stop gracefully.
         self._wait(lambda: self._takes_part(joiner), _START_LIMIT, f"{joiner.name} gets its share", joiner)
         self._tell(f"{leaver.name} is asked to stop (SIGTERM)")
         leaver.request_stop()
-        self._wait(leaver.stopped, _STOP_LIMIT, f"{leaver.name} stops in good order", leaver)
+        self._wait(leaver.stopped, _STOP_LIMIT, f"{leaver.name} stops gracefully", leaver)
         self._tell(f"{leaver.name} has finished its batches, committed, and ended with exit code 0")
 
         self._wait(self._publishing.check, self._plan.seconds * 3 + 60, "all is published")
@@ -222,7 +217,7 @@ class Scenario:
         for consumer in (first, joiner):
             consumer.request_stop()
         for consumer in (first, joiner):
-            self._wait(consumer.stopped, _STOP_LIMIT, f"{consumer.name} stops in good order", consumer)
+            self._wait(consumer.stopped, _STOP_LIMIT, f"{consumer.name} stops gracefully", consumer)
         self._take_in()
         figures = account(self._entries, published=published, ends=self._ends, kill=kill)
         dispatched = self._subscriber.dispatched(accepted)
@@ -230,22 +225,22 @@ class Scenario:
         expected = self._publishing.expected
         endings = {victim: "killed (SIGKILL)", leaver: "stopped early", joiner: "joined late", first: "the whole time"}
         names = {c.consumer_id: (c.name, endings[c]) for c in sorted(endings, key=lambda c: c.number)}
-        return Result(figures, figures.problems(expected) + dispatched.problems(), expected, dispatched, names)
+        return DemoResult(figures, figures.problems(expected) + dispatched.problems(), expected, dispatched, names)
 
     # -- steps -------------------------------------------------------------------------------------------------------
 
-    def _add(self) -> Consumer:
-        consumer = Consumer(len(self._consumers) + 1, self._config, self._plan.member)
+    def _add(self) -> ConsumerProcess:
+        consumer = ConsumerProcess(len(self._consumers) + 1, self._config, self._plan.member)
         self._consumers.append(consumer)
         return consumer
 
-    def _kill(self, victim: Consumer) -> Kill:
+    def _kill(self, victim: ConsumerProcess) -> Kill:
         def inside() -> bool:
             self._take_in()
             return self._open.halfway(victim.consumer_id)
 
         at = kill_when(victim, inside, within=_KILL_LIMIT)
-        # Its nodes stay until its session ends, and nobody else can commit for its partitions before that.
+        # Its nodes stay until its session ends, and no other process can commit for its partitions before that.
         owned = [partition for partition, owner in self._view.owners().items() if owner == victim.consumer_id]
         commits = self._view.commits()
         self._take_in()
@@ -260,11 +255,11 @@ class Scenario:
             raise DemoError(f"{victim.name} owned no partition when it was killed\n{victim.tail()}")
         return Kill(victim.consumer_id, at, {partition: commits.get(partition, 0) for partition in owned})
 
-    def _shared_by(self, *consumers: Consumer) -> bool:
+    def _shared_by(self, *consumers: ConsumerProcess) -> bool:
         owners = self._view.owners()
         return len(owners) == PARTITIONS and set(owners.values()) == {c.consumer_id for c in consumers}
 
-    def _takes_part(self, consumer: Consumer) -> bool:
+    def _takes_part(self, consumer: ConsumerProcess) -> bool:
         return consumer.consumer_id in self._view.owners().values()
 
     def _all_counted(self) -> bool:
@@ -278,7 +273,9 @@ class Scenario:
             self._look()
             time.sleep(min(_TICK, left))
 
-    def _wait(self, reached: Callable[[], bool], limit: float, what: str, consumer: Consumer | None = None) -> None:
+    def _wait(
+        self, reached: Callable[[], bool], limit: float, what: str, consumer: ConsumerProcess | None = None
+    ) -> None:
         """Wait until `reached`. Raises DemoError: it took more than `limit` seconds."""
         deadline = time.monotonic() + limit
         while not reached():
@@ -290,7 +287,7 @@ class Scenario:
             time.sleep(_TICK)
 
     def _look(self) -> None:
-        """Take in what is new, show it, and raise what went wrong meanwhile."""
+        """Take in new entries, show the state, and raise what went wrong."""
         for consumer in self._consumers:
             consumer.check()
         self._publishing.check()

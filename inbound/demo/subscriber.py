@@ -38,7 +38,7 @@ class CountingSubscriber:
         subscriber = self
         lock = threading.Lock()
 
-        class Handler(BaseHTTPRequestHandler):
+        class CountingHandler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             timeout = 60
 
@@ -53,11 +53,11 @@ class CountingSubscriber:
             def log_message(self, *args: Any) -> None:
                 """Say nothing."""
 
-        class Server(ThreadingHTTPServer):
+        class CountingServer(ThreadingHTTPServer):
             def handle_error(self, request: Any, client_address: Any) -> None:
                 """A dispatcher that is killed breaks its connections: that is the demo."""
 
-        self._server = Server(("127.0.0.1", 0), Handler)
+        self._server = CountingServer(("127.0.0.1", 0), CountingHandler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/announcements"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="subscriber", daemon=True)
         self._thread.start()

@@ -2,37 +2,47 @@
 
 from __future__ import annotations
 
+import json
+import os
+import random
 import shutil
+import socket
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
+from typing import Any, TypeVar
 
-from inbound.embedded import layout
-from inbound.embedded.jars import Progress, fetch_jars, silent
-from inbound.embedded.java import check_java
-from inbound.embedded.kafka import KafkaServer, Listener, format_template
+from inbound.embedded.jars import Progress, check_java, fetch_jars, silent
+from inbound.embedded.kafka import KafkaPorts, KafkaServer, Listener, format_template, new_uuid
 from inbound.embedded.locks import LockFile, alive, holder
-from inbound.embedded.ports import free_ports
 from inbound.embedded.server import START_TIMEOUT, STOP_TIMEOUT, Server
-from inbound.embedded.zookeeper import ZooKeeperServer
+from inbound.embedded.zookeeper import ZooKeeperPorts, ZooKeeperServer
 from inbound.errors import EmbeddedClusterError
+from inbound.runtime.signals import handled
 
-#: How often ports are chosen anew when another program takes one between the choice and the server's start.
+T = TypeVar("T")
+
+#: How often ports are chosen again when another program takes one between the choice and the server's start.
 _PORT_ATTEMPTS = 3
 #: The servers of an owner that was killed end within a second or two; so long their folder stays locked. Seconds.
 _LEFTOVER_TIMEOUT = 10.0
-
-
-#: Who only looks whether the lock is held, holds it for a moment. Seconds.
+#: A process that only looks whether the lock is held holds it for a moment. Seconds.
 _GLANCE = 0.3
+#: Of the files that are written here.
+VERSION = 1
+_NAME = "layout.json"
+#: Below the ranges that Linux (32768-60999) and macOS (49152-65535) take client ports from. A port of theirs could go
+#: to another program's outgoing connection while its server is down, and a client that reconnects could even get it itself
+#: and talk to itself.
+_LOWEST, _HIGHEST = 15000, 32000
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ServerFiles:
     """What every cluster of this machine shares: the Java program, the jar folders, Kafka's first metadata records."""
 
     java: str
@@ -41,14 +51,14 @@ class Parts:
     template: Path
 
 
-def prepare(jars: Path, *, java: str = "java", progress: Progress = silent) -> Parts:
+def prepare(jars: Path, *, java: str = "java", progress: Progress = silent) -> ServerFiles:
     """Check Java and fetch what is missing in the cache folder `jars` (about 40 s, once; else 0.1 s).
 
     Raises EmbeddedClusterError: Java or PySpark is missing, or the fetch failed.
     """
     java = check_java(java)
     fetched = fetch_jars(jars, java=java, progress=progress)
-    return Parts(java, fetched.kafka, fetched.zookeeper, format_template(java, fetched.kafka))
+    return ServerFiles(java, fetched.kafka, fetched.zookeeper, format_template(java, fetched.kafka))
 
 
 class EmbeddedCluster:
@@ -141,7 +151,7 @@ class EmbeddedCluster:
                 return
             try:
                 if self._given is not None:
-                    self._end_in_good_order()
+                    self._end_gracefully()
             finally:
                 for server in self.servers:
                     server.kill()
@@ -188,10 +198,10 @@ class EmbeddedCluster:
         self._lock_file = lock
         self._directory = directory
 
-    def _start_servers(self, parts: Parts) -> None:
+    def _start_servers(self, parts: ServerFiles) -> None:
         assert self._lock_file is not None
         for attempt in range(1, _PORT_ATTEMPTS + 1):
-            plan = layout.load_or_choose(self.directory, *self._counts)
+            plan = load_or_choose(self.directory, *self._counts)
             more = iter(free_ports(len(self._listeners) * len(plan.brokers), avoid=plan.ports()))
             self.zookeepers = [
                 ZooKeeperServer(
@@ -230,7 +240,7 @@ class EmbeddedCluster:
                     raise
                 for server in self.servers:
                     server.kill()
-                self._progress("a chosen port was taken meanwhile: choosing others")
+                self._progress("another program took a chosen port: choosing others")
 
     def _wait_ready(self) -> None:
         began = time.monotonic()
@@ -249,10 +259,10 @@ class EmbeddedCluster:
                 )
             time.sleep(0.05)
 
-    def _end_in_good_order(self) -> None:
+    def _end_gracefully(self) -> None:
         """Ask all brokers at once, then the ZooKeeper servers, to end; what takes longer than the limit is killed.
 
-        All at once, because the last brokers of a quorum can't hand over without a majority and would wait for minutes.
+        All at once, because the last brokers of a quorum can't move their leadership without a majority and would wait for minutes.
         """
         for group in (self.brokers, self.zookeepers):
             for server in group:
@@ -260,3 +270,133 @@ class EmbeddedCluster:
             deadline = time.monotonic() + STOP_TIMEOUT / 2
             while any(server.running for server in group) and time.monotonic() < deadline:
                 time.sleep(0.05)
+
+
+#: How often the owner looks for servers that have ended, in seconds.
+_LOOK_EVERY = 0.5
+
+
+class _Signalled(BaseException):
+    """SIGINT or SIGTERM came. Not an Exception: nothing on the way may handle it."""
+
+
+def own_until_signalled(cluster: EmbeddedCluster, when_up: Callable[[], None], report: Progress) -> None:
+    """Start `cluster`, call `when_up`, wait for SIGINT or SIGTERM, close it. Call it from the main thread.
+
+    A signal during the start ends it too; a second one during the close kills what has not ended. A server that ends
+    unexpectedly is reported once; the others go on. Raises EmbeddedClusterError: the cluster did not come up.
+    """
+    with handled(_raise):
+        try:
+            try:
+                cluster.start()
+                when_up()
+                gone: set[str] = set()
+                while True:
+                    for server in cluster.servers:
+                        if not server.running and server.name not in gone:
+                            gone.add(server.name)
+                            report(f"{server.name}: the server has ended unexpectedly; its log is {server.log_path}")
+                    time.sleep(_LOOK_EVERY)
+            finally:
+                cluster.close()
+        except _Signalled:
+            cluster.close()
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    raise _Signalled(number)
+
+
+# -- the layout that a cluster's directory keeps, and free ports -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One entry of ports per server."""
+
+    cluster_id: str
+    brokers: tuple[KafkaPorts, ...]
+    zookeepers: tuple[ZooKeeperPorts, ...]
+
+    def ports(self) -> list[int]:
+        """Return every port of every server."""
+        kafka = [port for one in self.brokers for port in (one.client, one.controller)]
+        return kafka + [port for one in self.zookeepers for port in (one.client, one.peer, one.election)]
+
+
+def load_or_choose(directory: Path, brokers: int, zookeepers: int) -> Layout:
+    """Return the layout that `directory` keeps, with fresh ports if one of the old is taken; a new one if it has none.
+
+    Raises EmbeddedClusterError: the directory holds a cluster of another size (its quorums can't change theirs), or
+    its layout cannot be read.
+    """
+    path = directory / _NAME
+    remedies = {"other": "Give another directory.", "unreadable": "Delete the directory, or give another."}
+    old = read_json(path, _layout, **remedies) if path.exists() else None
+    if old is not None:
+        sizes = (len(old.brokers), len(old.zookeepers))
+        if sizes != (brokers, zookeepers):
+            raise EmbeddedClusterError(
+                f"{directory}: holds the data of {sizes[0]} Kafka and {sizes[1]} ZooKeeper servers, "
+                f"asked for were {brokers} and {zookeepers}. Ask for the same, delete the directory, or give another."
+            )
+        if all(is_free(port) for port in old.ports()):
+            return old
+    ports = iter(free_ports(2 * brokers + 3 * zookeepers))
+    new = Layout(
+        cluster_id=old.cluster_id if old is not None else new_uuid(),
+        brokers=tuple(KafkaPorts(next(ports), next(ports)) for _ in range(brokers)),
+        zookeepers=tuple(ZooKeeperPorts(next(ports), next(ports), next(ports)) for _ in range(zookeepers)),
+    )
+    write_json(path, {"version": VERSION, **asdict(new)})
+    return new
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write `value` so that a reader finds the old file or the whole new one, never a part."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(json.dumps(value, indent=2) + "\n")
+    part.replace(path)
+
+
+def read_json(path: Path, make: Callable[[dict[str, Any]], T], *, other: str, unreadable: str) -> T:
+    """Return what `make` makes of a file of `write_json`.
+
+    Raises EmbeddedClusterError: it is of another version, and then `other` says what to do, or cannot be read (`unreadable`).
+    """
+    try:
+        value = json.loads(path.read_text())
+        if value["version"] != VERSION:
+            raise EmbeddedClusterError(
+                f"{path}: has format version {value['version']}, this inbound reads {VERSION}. {other}"
+            )
+        return make(value)
+    except (ValueError, KeyError, TypeError) as error:
+        raise EmbeddedClusterError(f"{path}: cannot be read ({error!r}). {unreadable}") from error
+
+
+def _layout(value: dict[str, Any]) -> Layout:
+    return Layout(
+        cluster_id=str(value["cluster_id"]),
+        brokers=tuple(KafkaPorts(**ports) for ports in value["brokers"]),
+        zookeepers=tuple(ZooKeeperPorts(**ports) for ports in value["zookeepers"]),
+    )
+
+
+def is_free(port: int) -> bool:
+    """Return whether a server could listen on `port` of the loopback address now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the servers do: ignore closing connections
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def free_ports(count: int, avoid: Collection[int] = ()) -> list[int]:
+    """Return `count` different free ports, none of them in `avoid`."""
+    candidates = random.SystemRandom().sample(range(_LOWEST, _HIGHEST), _HIGHEST - _LOWEST)
+    free = (port for port in candidates if port not in avoid and is_free(port))
+    return [next(free) for _ in range(count)]

@@ -1,7 +1,7 @@
 """A cluster that outlives the command that started it: a supervisor process owns the servers until `end` is called.
 
 While the cluster is up the supervisor's folder has `cluster.json`, which says where everything is. The supervisor holds
-the folder's lock, so a `cluster.json` whose lock nobody holds is stale.
+the folder's lock, so a `cluster.json` whose lock is free is stale.
 """
 
 from __future__ import annotations
@@ -13,21 +13,19 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inbound.embedded.cluster import EmbeddedCluster
+from inbound.embedded.cluster import VERSION, EmbeddedCluster, own_until_signalled, read_json, write_json
 from inbound.embedded.jars import Progress, silent
 from inbound.embedded.kafka import live_brokers
-from inbound.embedded.layout import write_json
 from inbound.embedded.locks import alive, holder
-from inbound.embedded.owning import own_until_signalled
 from inbound.embedded.server import Server
 from inbound.embedded.zookeeper import zookeeper_mode
 from inbound.errors import EmbeddedClusterError
 
-_VERSION = 1
 #: A supervisor that was asked to end needs at most 20 s for its servers. Seconds until it is killed.
 _END_TIMEOUT = 40.0
 _ERROR = "error: "
@@ -111,7 +109,7 @@ def _forget(supervisor: subprocess.Popen[bytes], directory: Path) -> ClusterInfo
     info = read(directory)
     if info is None:
         raise EmbeddedClusterError(
-            f"{directory}: the supervisor said it is up but left no cluster.json. Start it anew."
+            f"{directory}: the supervisor said it is up but left no cluster.json. Start it again."
         )
     supervisor.returncode = 0  # leaving the `with` would otherwise wait for its end
     return info
@@ -123,26 +121,20 @@ def read(directory: Path) -> ClusterInfo | None:
     Raises EmbeddedClusterError: it is there but cannot be read.
     """
     path = directory / "cluster.json"
+
+    def info(value: dict[str, Any]) -> ClusterInfo:
+        brokers, zookeepers = ([ServerInfo(**one) for one in value[kind]] for kind in ("brokers", "zookeepers"))
+        return ClusterInfo(directory, int(value["pid"]), float(value["started"]), tuple(brokers), tuple(zookeepers))
+
     try:
-        value = json.loads(path.read_text())
-        if value["version"] != _VERSION:
-            raise EmbeddedClusterError(
-                f"{path}: has format version {value['version']}, this inbound reads {_VERSION}. "
-                "Use the inbound that started the cluster to end it."
-            )
-        return ClusterInfo(
-            directory,
-            int(value["pid"]),
-            float(value["started"]),
-            tuple(ServerInfo(**server) for server in value["brokers"]),
-            tuple(ServerInfo(**server) for server in value["zookeepers"]),
+        return read_json(
+            path,
+            info,
+            other="Use the inbound that started the cluster to end it.",
+            unreadable=f"End the servers of {directory} by hand, then delete the file.",
         )
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise EmbeddedClusterError(
-            f"{path}: cannot be read ({error!r}). End the servers of {directory} by hand, then delete the file."
-        ) from error
 
 
 def supervised(info: ClusterInfo) -> bool:
@@ -151,7 +143,7 @@ def supervised(info: ClusterInfo) -> bool:
 
 
 def answers(info: ClusterInfo, timeout: float = 3.0) -> dict[str, str | None]:
-    """Ask every server something real: name -> what it said, None if it does not serve. At most `timeout` s each."""
+    """Ask every server something real: name -> its answer, None if it does not serve. At most `timeout` s each."""
     said: dict[str, str | None] = {}
     for server in info.zookeepers:
         said[server.name] = zookeeper_mode(server.port, timeout)
@@ -193,10 +185,6 @@ def end(directory: Path, timeout: float = _END_TIMEOUT) -> bool:
     raise EmbeddedClusterError(f"{directory}: the servers do not end; their pids are in {directory / 'cluster.json'}.")
 
 
-def _entry(server: Server) -> dict[str, Any]:
-    return {"name": server.name, "port": server.port, "pid": server.pid}
-
-
 def _supervise(options: dict[str, Any]) -> int:
     """What the supervisor process does. Standard output goes to who waits in `start`, until the cluster is up."""
     directory = Path(options["directory"])
@@ -212,13 +200,11 @@ def _supervise(options: dict[str, Any]) -> int:
 
     def up() -> None:
         nonlocal told
-        info = {
-            "version": _VERSION,
-            "pid": os.getpid(),
-            "started": time.time(),
-            "brokers": [_entry(server) for server in cluster.brokers],
-            "zookeepers": [_entry(server) for server in cluster.zookeepers],
+        kinds: dict[str, Sequence[Server]] = {"brokers": cluster.brokers, "zookeepers": cluster.zookeepers}
+        servers = {
+            kind: [{"name": one.name, "port": one.port, "pid": one.pid} for one in some] for kind, some in kinds.items()
         }
+        info = {"version": VERSION, "pid": os.getpid(), "started": time.time(), **servers}
         write_json(directory / "cluster.json", info)
         tell(_UP)
         told = False

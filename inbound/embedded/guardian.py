@@ -35,12 +35,12 @@ def _die_with_guardian() -> None:
 
 
 def _answer(pid: int) -> None:
-    with contextlib.suppress(BrokenPipeError):  # the owner has died meanwhile: seen at the next look
+    with contextlib.suppress(BrokenPipeError):  # the owner has died: seen at the next look
         os.write(1, b"%d\n" % pid)
 
 
 def _wait_until_stopped(pid: int) -> None:
-    """Return once all threads of the child stand still, or it has ended.
+    """Return once all threads of the child have stopped, or it has ended.
 
     Sending SIGSTOP returns before that: on a busy machine a thread of the server went on and answered a request half a
     second later. To the parent the kernel reports the stop when the last thread has stopped. WNOWAIT: an end is left

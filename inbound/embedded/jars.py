@@ -1,19 +1,24 @@
-"""Fetches the servers' jars once, with the Ivy that PySpark ships, into a cache folder."""
+"""The servers' jars: a Java that runs them, Ivy that fetches them once, digests that they must have.
+
+`jars.sha256` lists the SHA-256 of each jar, as `sha256sum --check` reads it in the cache folder. Maven's own checksums come from
+the server that the jars come from; these come with inbound.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import re
 import shutil
 import subprocess
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from inbound.embedded.digests import check, check_once, digests_of
-from inbound.embedded.java import check_java
 from inbound.embedded.locks import LockFile
 from inbound.errors import EmbeddedClusterError
 
@@ -23,7 +28,7 @@ ZOOKEEPER_VERSION = "3.9.6"
 Progress = Callable[[str], None]
 #: How long another process may take to fetch the same jars before we give up waiting for it, in seconds.
 _LOCK_TIMEOUT = 900.0
-#: Ivy gives up on a dead server by itself; this only bounds a transfer that never ends. Seconds.
+#: Ivy gives up on a dead server; this only bounds a transfer that never ends. Seconds.
 _FETCH_TIMEOUT = 840.0
 
 
@@ -128,7 +133,7 @@ def fetch_jars(cache: Path, *, java: str = "java", progress: Progress = silent) 
     one fetches, the others wait. Raises EmbeddedClusterError: PySpark or Java is missing, the fetch failed, or a jar is not what
     `jars.sha256` says.
     """
-    return Jars(*(_ensure(cache, bundle, java, progress) for bundle in (KAFKA, ZOOKEEPER)))
+    return Jars(*(fetch(cache, bundle, java=java, progress=progress) for bundle in (KAFKA, ZOOKEEPER)))
 
 
 def fetch_connector(
@@ -138,7 +143,7 @@ def fetch_connector(
 
     Raises EmbeddedClusterError as `fetch_jars` does.
     """
-    return tuple(sorted(_ensure(cache, connector(spark_version), java, progress).glob("*.jar")))
+    return tuple(sorted(fetch(cache, connector(spark_version), java=java, progress=progress).glob("*.jar")))
 
 
 def fetch(cache: Path, bundle: Bundle, *, java: str = "java", progress: Progress = silent) -> Path:
@@ -146,10 +151,6 @@ def fetch(cache: Path, bundle: Bundle, *, java: str = "java", progress: Progress
 
     Raises EmbeddedClusterError as `fetch_jars` does.
     """
-    return _ensure(cache, bundle, java, progress)
-
-
-def _ensure(cache: Path, bundle: Bundle, java: str, progress: Progress) -> Path:
     target = cache / bundle.name
     if target.is_dir():
         check_once(target, bundle.name)
@@ -165,7 +166,7 @@ def _ensure(cache: Path, bundle: Bundle, java: str, progress: Progress) -> Path:
                     "End it, then try again."
                 )
         if not target.is_dir():  # the one we waited for has fetched it
-            # What is left of an interrupted fetch; nobody else can be in here, we hold the lock.
+            # Remains of an interrupted fetch; no other process can be in here, we hold the lock.
             for leftover in cache.glob(f".{bundle.name}.*"):
                 shutil.rmtree(leftover)
             part = Path(tempfile.mkdtemp(prefix=f".{bundle.name}.", dir=cache))
@@ -247,3 +248,111 @@ def _reasons(lines: deque[str]) -> str:
     marks = ("not found", "problem", "exception", "unreachable", "timed out", "failed", "error")
     picked = [line.strip() for line in lines if any(mark in line.lower() for mark in marks) and "::::" not in line]
     return "; ".join(dict.fromkeys(picked[:6] or [line.strip() for line in lines][-6:])) or "it printed nothing"
+
+
+# -- digests ------------------------------------------------------------------------------------------------------------
+
+#: Of every jar that is fetched, below the name of its bundle. `sha256sum --check` reads it in the cache folder.
+LISTED = Path(__file__).with_name("jars.sha256")
+
+
+def digests_of(bundle: str) -> Mapping[str, str]:
+    """Return the digest of each jar of a bundle, by its name; empty: nothing is known of a bundle of that name."""
+    found = {}
+    for line in LISTED.read_text().splitlines():
+        digest, _, path = line.partition("  ")
+        folder, _, name = path.partition("/")
+        if folder == bundle:
+            found[name] = digest
+    return found
+
+
+def check(folder: Path, bundle: str) -> None:
+    """See that a folder has the jars of a bundle as they are listed; what is of an unknown bundle is taken as it is.
+
+    Raises:
+        EmbeddedClusterError: one is another, is missing, or is too much.
+    """
+    expected = digests_of(bundle)
+    if not expected:
+        return
+    found = {path.name: path for path in folder.glob("*.jar")}
+    wrong = [f"{name} is missing" for name in sorted(expected.keys() - found.keys())]
+    wrong += [f"{name} is none of its jars" for name in sorted(found.keys() - expected.keys())]
+    for name in sorted(expected.keys() & found.keys()):
+        with found[name].open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != expected[name]:
+            wrong.append(f"{name} has the SHA-256 {digest}, and should have {expected[name]}")
+    if wrong:
+        raise EmbeddedClusterError(
+            f"{bundle}: {folder}: {'; '.join(wrong[:3])}{f'; and {len(wrong) - 3} more' if len(wrong) > 3 else ''}. Nothing of "
+            "it is run. Delete the folder to have it fetched again; if that does not help, what answers as the Maven Central "
+            "repository has other files."
+        )
+
+
+def check_once(folder: Path, bundle: str) -> None:
+    """The same, but not again as long as list, sizes and times of the files stay what they are. Raises as `check` does."""
+    expected = digests_of(bundle)
+    if not expected:
+        return
+    stamp = folder.with_name(f"{bundle}.checked")
+    seen = "".join(f"{expected.get(path.name)} {_state(path)}\n" for path in sorted(folder.glob("*.jar")))
+    try:
+        if stamp.read_text() == seen:
+            return
+    except (OSError, UnicodeDecodeError):
+        pass  # not checked yet
+    check(folder, bundle)
+    with suppress(OSError):  # a cache that may only be read is checked each time
+        stamp.write_text(seen)
+
+
+def _state(path: Path) -> str:
+    stat = path.stat()
+    return f"{stat.st_size} {stat.st_mtime_ns} {path.name}"
+
+
+# -- Java ---------------------------------------------------------------------------------------------------------------
+
+#: Kafka 4 needs it; ZooKeeper 3.9 would run on less.
+MIN_JAVA = 17
+
+_VERSION_LINE = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_HOW = (
+    f"Install a Java runtime of version {MIN_JAVA} or later (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
+    "Fedora: dnf install java-21-openjdk-headless; macOS: brew install openjdk) and put it on the PATH."
+)
+
+
+def java_major(version_output: str) -> int | None:
+    """Return the major version in what `java -version` prints (8 for "1.8.0_392"); None if there is none in it."""
+    found = _VERSION_LINE.search(version_output)
+    if found is None:
+        return None
+    first, second = int(found[1]), found[2]
+    return int(second) if first == 1 and second else first
+
+
+def check_java(command: str = "java") -> str:
+    """Return the path of the Java that `command` names, once it is known to be new enough (takes about 0.1 s).
+
+    Raises EmbeddedClusterError: there is none, it does not run, or it is too old.
+    """
+    path = shutil.which(command)
+    if path is None:
+        raise EmbeddedClusterError(f"java: no program {command!r} was found. {_HOW}")
+    try:
+        ran = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EmbeddedClusterError(f"java: {path} does not run: {error}. {_HOW}") from error
+    said = (ran.stderr + ran.stdout).strip()
+    major = java_major(said)
+    if ran.returncode != 0 or major is None:
+        raise EmbeddedClusterError(
+            f"java: {path} -version ended with {ran.returncode} and named no version ({said[:200]!r}). {_HOW}"
+        )
+    if major < MIN_JAVA:
+        raise EmbeddedClusterError(f"java: {path} is version {major}, but Kafka needs {MIN_JAVA}. {_HOW}")
+    return path

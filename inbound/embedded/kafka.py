@@ -192,23 +192,13 @@ def live_brokers(port: int, timeout: float) -> frozenset[int]:
     library would bring threads, retries and waits of its own to a simple question.
     """
     try:
-        return parse_brokers(_ask_for_metadata(port, timeout))
+        return frozenset(read_brokers(ask_for_metadata(port, timeout))[0])
     except OSError:
         return frozenset()
 
 
-def partition_leaders(port: int, topic: str, timeout: float) -> dict[int, int]:
-    """Ask the broker on `port` who leads each partition of a topic: node ids, -1 for nobody.
-
-    Empty if it cannot be reached, gives no answer within `timeout` seconds, or does not know the topic.
-    """
-    try:
-        return parse_leaders(_ask_for_metadata(port, timeout, topic), topic)
-    except OSError:
-        return {}
-
-
-def _ask_for_metadata(port: int, timeout: float, *topics: str) -> bytes:
+def ask_for_metadata(port: int, timeout: float, *topics: str) -> bytes:
+    """Return the answer to a Metadata v1 request, from its correlation id on. Raises OSError: there is none."""
     client = b"inbound"
     # Request header v1 (api, version, correlation id, client id), then Metadata v1: the list of topics.
     request = struct.pack(f">hhih{len(client)}si", _METADATA_API, 1, 1, len(client), client, len(topics))
@@ -221,35 +211,8 @@ def _ask_for_metadata(port: int, timeout: float, *topics: str) -> bytes:
         return _receive(connection, size)
 
 
-def parse_brokers(answer: bytes) -> frozenset[int]:
-    """Return the node ids in the answer to a Metadata v1 request: correlation id, brokers, the rest unread."""
-    return frozenset(_brokers(answer)[0])
-
-
-def parse_leaders(answer: bytes, topic: str) -> dict[int, int]:
-    """Return each partition's leader in the answer to a Metadata v1 request: after the brokers, controller and topics."""
-    at = _brokers(answer)[1] + 4  # the controller's node id
-    (topics,) = struct.unpack_from(">i", answer, at)
-    at += 4
-    leaders = {}
-    for _ in range(topics):
-        (length,) = struct.unpack_from(">h", answer, at + 2)  # after the error code
-        name = answer[at + 4 : at + 4 + length].decode()
-        at += 4 + length + 1  # whether it is internal
-        (partitions,) = struct.unpack_from(">i", answer, at)
-        at += 4
-        for _ in range(partitions):
-            _, number, leader, replicas = struct.unpack_from(">hiii", answer, at)
-            at += 14 + 4 * replicas
-            (in_sync,) = struct.unpack_from(">i", answer, at)
-            at += 4 + 4 * in_sync
-            if name == topic:
-                leaders[number] = leader
-    return leaders
-
-
-def _brokers(answer: bytes) -> tuple[list[int], int]:
-    """Return the brokers' node ids, and where the list of them ends."""
+def read_brokers(answer: bytes) -> tuple[list[int], int]:
+    """Return the brokers' node ids in the answer to a Metadata v1 request, and where the list of them ends."""
     (count,) = struct.unpack_from(">i", answer, 4)
     at = 8
     nodes = []

@@ -12,7 +12,7 @@ from types import TracebackType
 class LockFile:
     """An exclusive lock on `path`, which names the holder's pid for those who find it taken.
 
-    The descriptor may be handed to child processes: then the lock is held until the last of them has ended too.
+    Child processes may inherit the descriptor: then the lock is held until the last of them has ended too.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,7 +41,7 @@ class LockFile:
     def release(self) -> None:
         """Give the lock back; nothing happens if it is not held.
 
-        The descriptor is closed and not unlocked: a child that was handed it keeps the lock.
+        The descriptor is closed and not unlocked: a child that inherited it keeps the lock.
         """
         if self._fd is not None:
             fd, self._fd = self._fd, None
@@ -61,7 +61,7 @@ class LockFile:
 
 
 def holder(path: Path) -> int | None:
-    """Return the pid of the process that locked `path`, or None if nobody holds the lock.
+    """Return the pid of the process that locked `path`, or None if the lock is free.
 
     The pid is that of the first holder; 0 if the file does not say. It may be dead while children keep the lock.
     """

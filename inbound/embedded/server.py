@@ -17,9 +17,9 @@ from pathlib import Path
 from inbound.embedded import guardian
 from inbound.errors import EmbeddedClusterError
 
-#: How long a server may take to answer after its start, in seconds: some 20 times what it needs on a quiet machine.
+#: How long a server may take to answer after its start, in seconds: some 20 times the usual on a quiet machine.
 START_TIMEOUT = 90.0
-#: How long a server may take to end in good order before it is killed, in seconds.
+#: How long a server may take to end gracefully before it is killed, in seconds.
 STOP_TIMEOUT = 20.0
 _POLL = 0.05
 _LOG_LINES = 15
@@ -113,7 +113,7 @@ class Server(ABC):
             time.sleep(_POLL)
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> None:
-        """End the process in good order (SIGTERM); it is killed if it has not ended after `timeout` seconds."""
+        """End the process gracefully (SIGTERM); it is killed if it has not ended after `timeout` seconds."""
         with self._lock:
             if self.terminate():
                 self._end(timeout)

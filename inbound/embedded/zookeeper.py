@@ -42,7 +42,7 @@ class ZooKeeperSecurity:
     sasl_required: bool = False
 
     def settings(self) -> dict[str, object]:
-        """Return what it adds to zoo.cfg."""
+        """Return its lines of zoo.cfg."""
         found: dict[str, object] = {
             "secureClientPort": self.port,
             "secureClientPortAddress": "127.0.0.1",
@@ -159,12 +159,12 @@ class ZooKeeperServer(Server):
         return self.mode(timeout) is not None and (self._secure_port is None or _speaks_tls(self._secure_port, timeout))
 
     def mode(self, timeout: float = 2.0) -> str | None:
-        """Return what the server says it is: standalone, leader or follower; None if it serves nobody."""
+        """Return the server's mode: standalone, leader or follower; None if it does not serve."""
         return zookeeper_mode(self.port, timeout)
 
 
 def zookeeper_mode(port: int, timeout: float) -> str | None:
-    """Return what the server on `port` says it is: standalone, leader or follower; None if it serves nobody."""
+    """Return the mode of the server on `port`: standalone, leader or follower; None if it does not serve."""
     for line in four_letter_word(port, "srvr", timeout).splitlines():
         key, _, value = line.partition(": ")
         if key == "Mode":
@@ -173,7 +173,7 @@ def zookeeper_mode(port: int, timeout: float) -> str | None:
 
 
 def _speaks_tls(port: int, timeout: float) -> bool:
-    """Return whether a TLS handshake succeeds on a loopback port, whoever it is with."""
+    """Return whether a TLS handshake succeeds on a loopback port, with any certificate."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -10,9 +10,9 @@ from typing import Any
 
 from inbound.config import IngressConfig
 from inbound.errors import BrokerUnavailableError, ConfigError
-from inbound.ingress.producer_base import ASK_SECONDS, OVERHEAD, Cause, Delivered, Failure
-from inbound.kafka.access import login, resolve
-from inbound.kafka.broker_figures import BrokerFigures
+from inbound.ingress.producer import ASK_SECONDS, CAUSES, OVERHEAD, Delivered, Failure, FailureCause
+from inbound.kafka.auth.access import login, resolve
+from inbound.kafka.base import BrokerFigures
 from inbound.processors.cloudevents_bridge import RecordParts
 
 log = logging.getLogger(__name__)
@@ -22,17 +22,19 @@ _REPLACE_EVERY = 1.0
 
 
 class ConfluentProducer:
-    """librdkafka's producer. Its callbacks run in `poll`, on the event loop's own thread.
+    """librdkafka's producer.
+
+    Its callbacks run in `poll`, on the event loop's own thread.
 
     A batch that is too large for its topic fails as a whole.
 
     After a fatal error (the brokers and librdkafka disagree on what was written) it takes nothing more: another one takes
-    its place. What the old one had sent is answered when the brokers answer, or the delivery timeout is over; what it had
-    not sent fails at once.
+    its place. Records that the old one had sent are answered when the brokers answer, or after the delivery timeout; those
+    that it had not sent fail at once.
     """
 
     name = "confluent-kafka"
-    of_batches = frozenset({Cause.TOO_LARGE, Cause.INVALID, Cause.BESIDE})
+    of_batches = frozenset({FailureCause.TOO_LARGE, FailureCause.INVALID, FailureCause.BESIDE})
     partition = staticmethod(methodcaller("partition"))  # asked for each event: no frame of ours between
 
     def __init__(
@@ -46,14 +48,13 @@ class ConfluentProducer:
         """`library` is the client library's module, if not confluent_kafka itself; `clock` returns seconds."""
         import confluent_kafka
 
-        from inbound.kafka.confluent_entry import Entry
-        from inbound.kafka.confluent_log import log_settings
+        from inbound.kafka.confluent.settings import Credentials, log_settings
 
         self._kafka = library or confluent_kafka
         self._clock = clock
         self._codes = _codes(confluent_kafka.KafkaError)
         reading = ("fetch.", "max.partition.fetch", "check.crcs")
-        self._entry = Entry(properties)
+        self._entry = Credentials(properties)
         given = {name: value for name, value in self._entry.settings.items() if not name.startswith(reading)}
         settings = {
             "client.id": "inbound-ingress",
@@ -72,7 +73,7 @@ class ConfluentProducer:
             # `max_in_flight_bytes` bounds what waits; this never should.
             "queue.buffering.max.kbytes": min(2 * config.max_in_flight_bytes // 1024 + 65536, 2**31 - 1),
             "queue.buffering.max.messages": 0,
-            **log_settings(),  # nothing, unless asked for: what goes wrong is told by the ingress
+            **log_settings(),  # nothing, unless asked for: the ingress logs errors itself
         }
         self._settings = settings
         self._entry.ready()
@@ -99,7 +100,7 @@ class ConfluentProducer:
                 produce(topic, value, key, headers=headers, on_delivery=answer)
                 taken += 1
         except BufferError:
-            return taken, Failure(Cause.FULL, "the client's queue is full")
+            return taken, Failure(FailureCause.FULL, "the client's queue is full")
         except self._kafka.KafkaException as error:
             self._look(producer, error.args[0])
             return taken, self.failure(error.args[0])
@@ -117,11 +118,11 @@ class ConfluentProducer:
     def _serve(self, producer: Any) -> None:
         try:
             producer.poll(0)
-        except self._kafka.KafkaException as error:  # how a fatal error is told, once
+        except self._kafka.KafkaException as error:  # how librdkafka reports a fatal error, once
             self._look(producer, error.args[0])
 
     def _make_producer(self) -> Any:
-        from inbound.kafka.confluent_figures import Statistics
+        from inbound.kafka.confluent.figures import Statistics
 
         self._statistics = Statistics()  # of this producer alone
         return self._kafka.Producer({**self._settings, **self._statistics.settings})
@@ -146,7 +147,7 @@ class ConfluentProducer:
         broken, self._broken = self._broken, {}
         for producer, why_broken in broken.items():
             log.error(
-                "ingress: the producer can write nothing more (%s): another one takes its place; what it had not sent is "
+                "ingress: the producer can write nothing more (%s): another one takes its place; records that it had not sent are "
                 "answered with 503",
                 why_broken,
             )
@@ -158,18 +159,18 @@ class ConfluentProducer:
                 self._producer = self._make_producer()
 
     def failure(self, error: Any) -> Failure:
-        return Failure(self._codes.get(error.code(), Cause.REFUSED), f"{error.name()}: {error.str()}")
+        return Failure(self._codes.get(error.code(), FailureCause.REFUSED), f"{error.name()}: {error.str()}")
 
     def topics(self) -> frozenset[str]:
         try:
             found = frozenset(self._producer.list_topics(timeout=ASK_SECONDS).topics)
         except self._kafka.KafkaException as error:
-            self._log_in_anew()
+            self._renew_password()
             raise self._entry.refused or BrokerUnavailableError(f"{error.args[0].str()}") from None
         self._entry.answered()
         return found
 
-    def _log_in_anew(self) -> None:
+    def _renew_password(self) -> None:
         """Give a password that was rotated to the producer; its next connection has it."""
         try:
             who = login(resolve(self._entry.properties))
@@ -202,7 +203,7 @@ class ConfluentProducer:
             producer.flush(1.0)
 
 
-def _codes(error: Any) -> dict[int, Cause]:
+def _codes(error: Any) -> dict[int, FailureCause]:
     """Return what the codes of confluent-kafka's errors mean; any other is a refusal."""
     away = (
         "_MSG_TIMED_OUT", "_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "REQUEST_TIMED_OUT",
@@ -213,11 +214,11 @@ def _codes(error: Any) -> dict[int, Cause]:
         "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_FATAL", "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID",
         "INVALID_PRODUCER_EPOCH", "_INCONSISTENT",
     )  # fmt: skip
-    known = {getattr(error, name): Cause.AWAY for name in away}
-    known |= {getattr(error, name): Cause.GIVEN_UP for name in given_up}
-    known |= {error._QUEUE_FULL: Cause.FULL, error.TOPIC_AUTHORIZATION_FAILED: Cause.FORBIDDEN}
-    known |= dict.fromkeys((error.MSG_SIZE_TOO_LARGE, error.RECORD_LIST_TOO_LARGE), Cause.TOO_LARGE)
-    known |= dict.fromkeys((error.INVALID_RECORD, error.INVALID_TIMESTAMP, error.POLICY_VIOLATION), Cause.INVALID)
-    known[error._INVALID_DIFFERENT_RECORD] = Cause.BESIDE
-    gone = (error.UNKNOWN_TOPIC_OR_PART, error._UNKNOWN_TOPIC, error._UNKNOWN_PARTITION)
-    return known | dict.fromkeys(gone, Cause.NO_TOPIC)
+    return {
+        **CAUSES,
+        **{getattr(error, name): FailureCause.AWAY for name in away},
+        **{getattr(error, name): FailureCause.GIVEN_UP for name in given_up},
+        **dict.fromkeys((error._UNKNOWN_TOPIC, error._UNKNOWN_PARTITION), FailureCause.NO_TOPIC),
+        error._QUEUE_FULL: FailureCause.FULL,
+        error._INVALID_DIFFERENT_RECORD: FailureCause.BESIDE,
+    }

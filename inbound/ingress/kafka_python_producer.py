@@ -7,33 +7,34 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any
 
 from inbound.config import IngressConfig
 from inbound.errors import BrokerUnavailableError
-from inbound.ingress.producer_base import ASK_SECONDS, OVERHEAD, Cause, Delivered, Failure
-from inbound.kafka.broker_figures import BrokerFigures
-from inbound.kafka.kafka_python import why
-from inbound.kafka.kafka_python_figures import figures_of
-from inbound.kafka.producing import UNAFFECTED, end
+from inbound.ingress.producer import ASK_SECONDS, CAUSES, OVERHEAD, Delivered, Failure, FailureCause
+from inbound.kafka.base import BrokerFigures
+from inbound.kafka.python.brokers import figures_of
+from inbound.kafka.python.client import why
+from inbound.kafka.python.producer import UNAFFECTED, end
 from inbound.processors.cloudevents_bridge import RecordParts
 
 log = logging.getLogger(__name__)
 
-#: How long it may block for what it must know before it takes a record. Seconds.
+#: How long it may block for metadata before it accepts a record. Seconds.
 _BLOCKS = 5.0
 
 
 class KafkaPythonProducer:
-    """kafka-python's producer, fed by a thread of its own, for its `send` may wait for brokers.
+    """kafka-python's producer, fed by its own thread: `send` may wait.
 
     A batch that is too large for its topic it sends again in parts, until only a record that is itself too large fails.
     """
 
     name = "kafka-python"
-    of_batches = frozenset({Cause.INVALID, Cause.BESIDE})
+    of_batches = frozenset({FailureCause.INVALID, FailureCause.BESIDE})
     partition = staticmethod(attrgetter("partition"))
 
     def __init__(
@@ -42,7 +43,7 @@ class KafkaPythonProducer:
         """`library` is the client library's module, if not kafka itself. Not `threaded`: `step` is called by the caller."""
         import kafka
 
-        from inbound.publishing.topics import settings_for
+        from inbound.kafka.python.topics import settings_for
 
         self._kafka = library or kafka
         self._admin_settings = {
@@ -87,40 +88,25 @@ class KafkaPythonProducer:
 
     def failure(self, error: Any) -> Failure:
         errors = self._kafka.errors
-        cause = Cause.REFUSED
-        if isinstance(error, (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)):
-            cause = Cause.TOO_LARGE
-        elif isinstance(error, (errors.InvalidRecordError, errors.InvalidTimestampError, errors.PolicyViolationError)):
-            cause = Cause.INVALID
-        elif isinstance(error, errors.TopicAuthorizationFailedError):
-            cause = Cause.FORBIDDEN
-        elif isinstance(error, errors.UnknownTopicOrPartitionError):
-            cause = Cause.NO_TOPIC
-        elif type(error) is errors.KafkaError:  # what it gives to those beside a record that the brokers name
-            cause = Cause.BESIDE
+        cause = FailureCause.REFUSED
+        if isinstance(error, errors.BrokerResponseError) and error.errno in CAUSES:
+            cause = CAUSES[error.errno]
+        elif type(error) is errors.KafkaError:  # its error for the records beside one that the brokers name
+            cause = FailureCause.BESIDE
         elif isinstance(error, (OSError, errors.KafkaTimeoutError)) or getattr(error, "retriable", False):
-            cause = Cause.AWAY
+            cause = FailureCause.AWAY
         return Failure(cause, why(self._settings, error))
 
     def topics(self) -> frozenset[str]:
-        admin = self._admin()
-        try:
+        with self._admin() as admin:
             return frozenset(admin.list_topics())
-        except self._kafka.errors.KafkaError as error:
-            raise BrokerUnavailableError(why(self._admin_settings, error)) from None
-        finally:
-            admin.close()
 
     def create(self, topic: str, partitions: int) -> None:
-        admin = self._admin()
-        try:
-            admin.create_topics({topic: {"num_partitions": partitions}}, wait_for_metadata=True)
-        except self._kafka.errors.TopicAlreadyExistsError:
-            pass
-        except self._kafka.errors.KafkaError as error:
-            raise BrokerUnavailableError(f"topic {topic} cannot be made: {error}") from None
-        finally:
-            admin.close()
+        with self._admin(f"topic {topic} cannot be made: ") as admin:
+            try:
+                admin.create_topics({topic: {"num_partitions": partitions}}, wait_for_metadata=True)
+            except self._kafka.errors.TopicAlreadyExistsError:
+                pass
 
     def threads(self) -> Mapping[str, tuple[bool, float]]:
         return {self._thread.name: (self._thread.is_alive(), self._stepped_at)}
@@ -134,11 +120,16 @@ class KafkaPythonProducer:
         if self._thread.ident is not None:
             self._thread.join(seconds)
 
-    def _admin(self) -> Any:
+    @contextmanager
+    def _admin(self, failed: str = "") -> Iterator[Any]:
         try:
-            return self._kafka.KafkaAdminClient(**self._admin_settings)
+            admin = self._kafka.KafkaAdminClient(**self._admin_settings)
+            try:
+                yield admin
+            finally:
+                admin.close()
         except (self._kafka.errors.KafkaError, OSError) as error:
-            raise BrokerUnavailableError(why(self._admin_settings, error)) from None
+            raise BrokerUnavailableError(f"{failed}{why(self._admin_settings, error)}") from None
 
     def _run(self) -> None:
         while self.step(1.0):

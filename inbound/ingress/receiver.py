@@ -1,4 +1,4 @@
-"""What becomes of a request: checked, turned into records, written, and answered once Kafka has all of them.
+"""From a request to its answer: checked, turned into records, written, acknowledged.
 
 All in the event loop's thread. Nothing is answered with 202 before every event of the request is acknowledged.
 """
@@ -7,23 +7,41 @@ from __future__ import annotations
 
 import hmac
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from inbound.config import IngressConfig
-from inbound.http.answers import ACCEPTED, Answer
-from inbound.http.connection import Connection, Incoming
-from inbound.ingress.counters import Counters
-from inbound.ingress.forwarding import Headers, RecordHeaders, size_of
-from inbound.ingress.producer_base import Cause, Failure, Producer
-from inbound.ingress.routing import RULES, NoTopicError, Router
+from inbound.http.server.connection import Incoming, ServerConnection
+from inbound.http.server.listener import RequestHandler
+from inbound.http.server.page import ACCEPTED, ServerAnswer
+from inbound.ingress.producer import Failure, FailureCause, RecordProducer
+from inbound.ingress.request_head import ALLOW, RULES, Headers, NoTopicError, PassedHeaders, Router, Webhook, size_of
 from inbound.ingress.topics import TopicWatch
-from inbound.ingress.webhook import ALLOW, Webhook
 from inbound.processors.cloudevents_bridge import RecordParts, Refused, UnreadFormatError, http_to_records
 from inbound.processors.cloudevents_http import BATCH_CONTENT_TYPE
 from inbound.processors.spans import NO_TRACING, Hop, Tracing, headers_with_hop
+from inbound.runtime.instruments import Histogram
+
+
+@dataclass
+class IngressCounters:
+    """Written by the event loop alone; read by any thread."""
+
+    answers: Counter[int] = field(default_factory=Counter)  # by status
+    written_events: int = 0  # acknowledged by Kafka, also in requests that failed
+    accepted_events: int = 0  # answered with 202
+    failed_events: int = 0  # given to the producer, and not acknowledged
+    received_bytes: int = 0  # of bodies
+    in_flight_bytes: int = 0
+    in_flight_events: int = 0
+    in_flight_requests: int = 0  # complete, and not answered
+    request_seconds: Histogram = field(default_factory=Histogram)  # from the last byte of a request to its answer
+    #: Events that Kafka has acknowledged, by topic and partition.
+    produced: defaultdict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
+
 
 #: After how many seconds a client may ask again when there is too much to do, and when Kafka is away.
 RETRY_PRESSED, RETRY_AWAY = 1, 2
@@ -35,36 +53,37 @@ REFUSED_EVENTS = "Inbound-Refused"
 _LONGEST_REFUSED = 4096
 #: Routes that are remembered: they depend on what the network sends.
 _ROUTES_KEPT, _LONGEST_KEPT = 4096, 512
-#: A body of more bytes is taken apart by another thread: it takes milliseconds, in which the loop would answer nobody.
+#: Another thread parses larger bodies: that takes milliseconds, in which the loop could not answer. Bytes.
 ASIDE = 64 * 1024
 #: The head of a request counts as what is in flight, too, if it has more bytes: a connection may have many that wait.
 SMALL_HEAD = 4096
 _STATUS = {
-    Cause.AWAY: (503, RETRY_AWAY),
-    Cause.GIVEN_UP: (503, RETRY_AWAY),
-    Cause.FULL: (429, RETRY_PRESSED),
-    Cause.TOO_LARGE: (413, None),
-    Cause.INVALID: (422, None),
-    Cause.FORBIDDEN: (403, None),
-    Cause.NO_TOPIC: (404, None),
-    Cause.BESIDE: (503, RETRY_AWAY),
-    Cause.REFUSED: (503, RETRY_AWAY),
+    FailureCause.AWAY: (503, RETRY_AWAY),
+    FailureCause.GIVEN_UP: (503, RETRY_AWAY),
+    FailureCause.FULL: (429, RETRY_PRESSED),
+    FailureCause.TOO_LARGE: (413, None),
+    FailureCause.INVALID: (422, None),
+    FailureCause.FORBIDDEN: (403, None),
+    FailureCause.NO_TOPIC: (404, None),
+    FailureCause.BESIDE: (503, RETRY_AWAY),
+    FailureCause.REFUSED: (503, RETRY_AWAY),
 }
 
 
-#: Has work done by another thread, one after the other; its end is told in the loop's, in the same order, by what returns what
-#: came of it, or raises.
+#: Has another thread work, one job after the other; then calls the second in the loop's thread, in the same order, with a
+#: function that returns the result, or raises.
 Aside = Callable[[Callable[[], Any], Callable[[Callable[[], Any]], object]], object]
 _BATCH = BATCH_CONTENT_TYPE.encode()
+_PRESSED = ServerAnswer(429, "too much waits to be written (ingress.max_in_flight_bytes)", RETRY_PRESSED)
 
 
-class Receiver:
+class Receiver(RequestHandler):
     """The handler of the connections."""
 
     def __init__(
         self,
         config: IngressConfig,
-        producer: Producer,
+        producer: RecordProducer,
         watch: TopicWatch,
         begin_polling: Callable[[], None],
         aside: Aside,
@@ -74,7 +93,7 @@ class Receiver:
         self._config = config
         self._aside = aside
         self._router = Router(config)
-        self.record_headers = RecordHeaders(config.pass_headers)
+        self.record_headers = PassedHeaders(config.pass_headers)
         self._webhook = Webhook(config.webhook_origins)
         self._producer = producer
         self._send, self.partition = producer.send, producer.partition
@@ -83,27 +102,27 @@ class Receiver:
         self._clock = clock
         self._tracing = tracing
         self._routes: dict[tuple[bytes, bytes], tuple[str, ...]] = {}
-        self._apart: Counter[Connection] = Counter()  # how many of its requests another thread takes apart
-        self._looking: list[tuple[Incoming, list[RecordParts]]] = []  # until the topics are read anew
+        self._apart: Counter[ServerConnection] = Counter()  # how many of its requests another thread takes apart
+        self._looking: list[tuple[Incoming, list[RecordParts]]] = []  # until the topics are read again
         self._coming: Counter[str] = Counter()  # bytes of bodies that are not complete yet, by address
         self._trying: set[str] = set()  # of the doubted topics, those of which an event is in flight all the same
         #: None: no token is asked for.
         self.token: str | None = None
-        #: Whether a browser's page may post: only where whoever posts must know or show something.
+        #: Whether a browser's page may post: only where a token or a certificate is required.
         self.from_pages = config.token_file is not None or (config.tls is not None and config.tls.client_ca is not None)
         self.draining = False
-        self.counters = Counters()
+        self.counters = IngressCounters()
 
     # -- connection.Handler ------------------------------------------------------------------------------------------
 
-    def head(self, request: Incoming) -> Answer | None:
+    def head(self, request: Incoming) -> ServerAnswer | None:
         answer = self._check_head(request)
         if answer is None:
             if self._tracing.spans is not None:
                 scheme = "http" if self._config.tls is None else "https"
                 host = request.special.get("host", b"").decode("latin-1")
                 target = request.target.decode("latin-1")
-                request.served = self._tracing.spans.serve("POST", scheme, host, target, request.headers)
+                request.span = self._tracing.spans.serve("POST", scheme, host, target, request.headers)
             answer = self._too_long(request.length) if request.length is not None else None
             if answer is None and request.head_size > SMALL_HEAD:
                 answer = self._reserve(request)
@@ -111,14 +130,14 @@ class Receiver:
             self.count(answer)
         return answer
 
-    def grows(self, request: Incoming, count: int) -> Answer | None:
+    def grows(self, request: Incoming, count: int) -> ServerAnswer | None:
         self.counters.received_bytes += count
         answer = self._reserve(request)
         if answer is not None:
             self.count(answer)
         return answer
 
-    def count(self, answer: Answer) -> None:
+    def count(self, answer: ServerAnswer) -> None:
         self.counters.answers[answer.status] += 1
 
     def complete(self, request: Incoming) -> None:
@@ -130,7 +149,7 @@ class Receiver:
             reason = (
                 f"the event has {request.size} bytes, more than ingress.max_event_bytes ({most}); nothing was written"
             )
-            self._respond(request, Answer(413, reason))
+            self._respond(request, ServerAnswer(413, reason))
             return
         work = partial(_parsed, request.headers, bytes(request.body), self._config.key)
         request.body = b""
@@ -147,14 +166,14 @@ class Receiver:
         try:
             records = result()
         except BaseException:
-            self._respond(request, Answer(500, "it failed; see the log of the process"))
+            self._respond(request, ServerAnswer(500, "it failed; see the log of the process"))
             raise  # a defect of ours, or no memory: the loop logs it
         self._take(request, records)
 
     def _take(self, request: Incoming, records: list[RecordParts] | Refused) -> None:
         """Go on with what the body has turned out to be."""
         if isinstance(records, Refused):
-            self._respond(request, Answer(415 if isinstance(records, UnreadFormatError) else 400, str(records)))
+            self._respond(request, ServerAnswer(415 if isinstance(records, UnreadFormatError) else 400, str(records)))
             return
         if not records:
             self._respond(request, ACCEPTED)
@@ -176,17 +195,17 @@ class Receiver:
             self.counters.in_flight_requests -= 1
             self.counters.request_seconds.observe(self._clock() - request.complete_at)
             request.complete_at = None
-        if request.served is not None:
-            request.served.end(request.answer.status if request.answer is not None else None)
+        if request.span is not None:
+            request.span.end(request.answer.status if request.answer is not None else None)
 
     def drain(self) -> None:
-        """The process ends: say so to whoever asks whether it is ready."""
+        """Answer from now on that the process is not ready: it stops."""
         self.draining = True
 
     # -- the topics --------------------------------------------------------------------------------------------------
 
     def topics_changed(self) -> None:
-        """The topics were read anew: go on with those that waited for it."""
+        """Go on with the requests that waited for the list of topics."""
         waiting, self._looking = self._looking, []
         for request, records in waiting:
             self._route(request, records)
@@ -204,7 +223,7 @@ class Receiver:
                 self._looking.append((request, records))
                 watch.miss(candidates[0])
             else:
-                self._respond(request, Answer(404, str(error)))
+                self._respond(request, ServerAnswer(404, str(error)))
             return
         if topic in watch.doubted:
             why, since = watch.doubted[topic]
@@ -218,9 +237,9 @@ class Receiver:
 
     def _write(self, request: Incoming, topic: str, records: list[RecordParts]) -> None:
         counters = self.counters
-        hop = None
-        if request.served is not None:
-            hop = request.served.publish(topic, len(records))
+        hop: Hop | None = None
+        if request.span is not None:
+            hop = request.span.publish(topic, len(records))
             records = [record._replace(headers=headers_with_hop(record.headers, hop)) for record in records]
         writing = _Writing(self, request, topic, records, hop)
         if not counters.in_flight_events:
@@ -231,7 +250,7 @@ class Receiver:
             writing.refused(failure, taken)
 
     def sends_alone(self, writing: _Writing, number: int, error: Any) -> Any:
-        """Send a record again by itself, if it may have failed for what shared its batch. Returns why not; None: it is sent."""
+        """Send a record again in its own batch, if another record may have failed it. Returns why not; None: it is sent."""
         if number in writing.alone or self._failure(error).cause not in self._producer.of_batches:
             return error
         writing.alone.add(number)
@@ -258,10 +277,10 @@ class Receiver:
         counters.failed_events += failed
         failures = [self._failure(error) for error in writing.failures.values()]
         causes = {failure.cause for failure in failures}
-        if Cause.AWAY in causes:
-            text = next(failure.text for failure in failures if failure.cause is Cause.AWAY)
+        if FailureCause.AWAY in causes:
+            text = next(failure.text for failure in failures if failure.cause is FailureCause.AWAY)
             self._watch.doubt(writing.topic, text)
-        if Cause.NO_TOPIC in causes:
+        if FailureCause.NO_TOPIC in causes:
             self._watch.miss(writing.topic)
         # What is sent again must not be given up for an event beside it that is refused for good.
         failure = next((one for one in failures if _STATUS[one.cause][1] is not None), failures[0])
@@ -281,18 +300,18 @@ class Receiver:
             else:
                 which = f"that is {failed}, too many to be named: to learn which, send fewer in one; {count - failed} are written"
             reason += f"; of its {count} events {which}"
-        self._respond(writing.request, Answer(status, reason, retry_after, headers))
+        self._respond(writing.request, ServerAnswer(status, reason, retry_after, headers))
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _failure(self, error: Any) -> Failure:
         return error if isinstance(error, Failure) else self._producer.failure(error)
 
-    def _respond(self, request: Incoming, answer: Answer) -> None:
+    def _respond(self, request: Incoming, answer: ServerAnswer) -> None:
         self.count(answer)
         request.respond(answer)
 
-    def _check_head(self, request: Incoming) -> Answer | None:
+    def _check_head(self, request: Incoming) -> ServerAnswer | None:
         special = request.special
         if request.method == b"OPTIONS":
             return self._preflight(request)
@@ -300,15 +319,17 @@ class Receiver:
             return self._page(request)
         if self.token is not None and not _knows(self.token, special.get("authorization", b"")):
             reason = "this needs `Authorization: Bearer` with the token of ingress.token_file"
-            return Answer(401, reason, headers=("WWW-Authenticate: Bearer",))
+            return ServerAnswer(401, reason, headers=("WWW-Authenticate: Bearer",))
         if "origin" in special and not self.from_pages:
-            return Answer(403, "events are not taken from pages in a browser, unless ingress.token_file or tls is set")
+            return ServerAnswer(
+                403, "events are not taken from pages in a browser, unless ingress.token_file or tls is set"
+            )
         if special.get("content-encoding", b"identity").strip().lower() != b"identity":
             headers = ("Accept-Encoding: identity",)
-            return Answer(415, "Content-Encoding is not taken: send the body as it is", headers=headers)
+            return ServerAnswer(415, "Content-Encoding is not taken: send the body as it is", headers=headers)
         return self._find(request)
 
-    def _find(self, request: Incoming) -> Answer | None:
+    def _find(self, request: Incoming) -> ServerAnswer | None:
         """Find the topics that a request may be for; or say why there are none."""
         host = request.special.get("host", b"")
         known = self._routes.get((host, request.target))
@@ -318,30 +339,30 @@ class Receiver:
         try:
             request.candidates = self._router.candidates(host.decode("latin-1"), request.target.decode("latin-1"))
         except NoTopicError as error:
-            return Answer(404, str(error))
+            return ServerAnswer(404, str(error))
         if len(host) + len(request.target) <= _LONGEST_KEPT:
             if len(self._routes) >= _ROUTES_KEPT:
                 self._routes.clear()
             self._routes[host, request.target] = request.candidates
         return None
 
-    def _preflight(self, request: Incoming) -> Answer:
+    def _preflight(self, request: Incoming) -> ServerAnswer:
         """Answer a sender that asks whether it may post. Without the token the answer says nothing of topics."""
         trusted = self.token is None or _knows(self.token, request.special.get("authorization", b""))
         refusal = self._find(request) if trusted and request.target != b"*" else None
         return refusal or self._webhook.answer(request.headers)
 
-    def _page(self, request: Incoming) -> Answer:
+    def _page(self, request: Incoming) -> ServerAnswer:
         """Answer what is no POST."""
         path = request.target.partition(b"?")[0]
         if path not in (b"/healthz", b"/readyz") or request.method not in (b"GET", b"HEAD"):
-            return Answer(405, f"CloudEvents are taken by POST: to {RULES}", headers=(ALLOW,))
+            return ServerAnswer(405, f"CloudEvents are taken by POST: to {RULES}", headers=(ALLOW,))
         if path == b"/readyz" and (self.draining or self._watch.away is not None):
-            return Answer(503, "stopping" if self.draining else f"Kafka is away: {self._watch.away}")
-        return Answer(200, "ok")
+            return ServerAnswer(503, "stopping" if self.draining else f"Kafka is away: {self._watch.away}")
+        return ServerAnswer(200, "ok")
 
-    def _pass(self, request: Incoming, passed: Headers, records: list[RecordParts]) -> Answer | None:
-        """Add the headers of the request that go on to its records; or say why they do not fit."""
+    def _pass(self, request: Incoming, passed: Headers, records: list[RecordParts]) -> ServerAnswer | None:
+        """Add the request's forwarded headers to its records; or return why they do not fit."""
         if len(records) > 1:  # of a batch each event has them: a small request is many bytes to Kafka
             more = size_of(passed) * (len(records) - 1)
             most = self._config.max_in_flight_bytes
@@ -350,33 +371,33 @@ class Receiver:
                     f"with the headers of ingress.pass_headers its {len(records)} events have more than "
                     f"ingress.max_in_flight_bytes ({most}); send fewer in one"
                 )
-                return Answer(413, reason)
+                return ServerAnswer(413, reason)
             if self.counters.in_flight_bytes + more > most:
-                return _pressed()
+                return _PRESSED
             self.counters.in_flight_bytes += more
             request.reserved += more
         for record in records:
             record.headers.extend(passed)
         return None
 
-    def _too_large(self, records: list[RecordParts]) -> Answer | None:
+    def _too_large(self, records: list[RecordParts]) -> ServerAnswer | None:
         most = self._config.max_event_bytes
         for number, record in enumerate(records, 1):
             if (size := _size(record)) > most:
                 which = f"event {number} of {len(records)}" if len(records) > 1 else "the event"
                 reason = f"{which} has {size} bytes, more than ingress.max_event_bytes ({most}); nothing was written"
-                return Answer(413, reason)
+                return ServerAnswer(413, reason)
         return None
 
-    def _too_long(self, size: int) -> Answer | None:
+    def _too_long(self, size: int) -> ServerAnswer | None:
         most = self._config.max_request_bytes
         if size <= most:
             return None
-        return Answer(
+        return ServerAnswer(
             413, f"the request has more than ingress.max_request_bytes ({most}); send fewer events in one", last=True
         )
 
-    def _reserve(self, request: Incoming) -> Answer | None:
+    def _reserve(self, request: Incoming) -> ServerAnswer | None:
         """Take the bytes of `request` that have come of what may be in flight; or say why not."""
         answer = self._too_long(request.size)
         if answer is not None:
@@ -387,13 +408,13 @@ class Receiver:
         if counters.in_flight_bytes + more > self._config.max_in_flight_bytes:
             if self._watch.away is not None:
                 return _away(self._watch.away)
-            return _pressed()
+            return _PRESSED
         address = request.connection.address
         if self._coming[address] + more > max(self._config.max_in_flight_bytes // 2, self._config.max_request_bytes):
             reason = (
                 "too much of one address has come in part (half of ingress.max_in_flight_bytes); send fewer at a time"
             )
-            return Answer(429, reason, RETRY_PRESSED)
+            return ServerAnswer(429, reason, RETRY_PRESSED)
         counters.in_flight_bytes += more
         request.reserved = size
         request.coming += more
@@ -401,7 +422,7 @@ class Receiver:
         return None
 
     def _came(self, request: Incoming) -> None:
-        """A body is complete, or never will be: what its client still owes keeps nobody out any more."""
+        """A body is complete, or never will be: its missing bytes no longer count against other clients."""
         if request.coming:
             address = request.connection.address
             self._coming[address] -= request.coming
@@ -411,7 +432,7 @@ class Receiver:
 
 
 class _Writing:
-    """The events of one request on their way; each is known by its place among them, from 0."""
+    """The events of one request in flight, numbered from 0."""
 
     __slots__ = ("alone", "failures", "hop", "left", "receiver", "records", "request", "topic")
 
@@ -449,12 +470,8 @@ class _Writing:
             self.receiver.written(self)
 
 
-def _away(why: str) -> Answer:
-    return Answer(503, f"Kafka is away: {why}", RETRY_AWAY)
-
-
-def _pressed() -> Answer:
-    return Answer(429, "too much waits to be written (ingress.max_in_flight_bytes)", RETRY_PRESSED)
+def _away(why: str) -> ServerAnswer:
+    return ServerAnswer(503, f"Kafka is away: {why}", RETRY_AWAY)
 
 
 def _knows(token: str, authorization: bytes) -> bool:

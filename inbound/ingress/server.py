@@ -1,31 +1,26 @@
-"""The ingress of one process: its listener, the producer, and a graceful end."""
+"""The ingress of one process: its listener, producer and graceful end."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-import os
 import resource
-import socket
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from inbound.config import IngressConfig
-from inbound.errors import ConfigError, InboundError
-from inbound.http.addresses import url_of
-from inbound.http.listener import Limits
-from inbound.http.rights import is_loopback
-from inbound.http.serving import HttpServer, listening_at
-from inbound.http.tls import Certificates, PemFiles
-from inbound.ingress.producer_base import Producer
-from inbound.ingress.producers import make_producer
+from inbound.errors import InboundError
+from inbound.http.server.listener import ServerLimits
+from inbound.http.server.rights import is_loopback
+from inbound.http.server.serving import HttpServer
+from inbound.http.server.tls import Certificates, PemFiles
+from inbound.ingress.producer import RecordProducer, make_producer
 from inbound.ingress.receiver import Receiver
 from inbound.ingress.topics import TopicWatch
+from inbound.observe.status.status import IngressStatus, ThreadStatus
 from inbound.processors.spans import NO_TRACING, Tracing
-from inbound.status import IngressStatus, ThreadStatus
 
 log = logging.getLogger(__name__)
 
@@ -49,11 +44,11 @@ class Ingress:
         *,
         token: Callable[[], str] | None = None,
         shared: bool = False,
-        producer: Producer | None = None,
+        producer: RecordProducer | None = None,
         tracing: Tracing = NO_TRACING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Raises InboundError: a file cannot be used. There is no producer then, whose threads nobody would end."""
+        """Raises InboundError: a file cannot be used. No producer is left running then."""
         self._config = config
         self._token = token
         first = token() if token is not None else None
@@ -66,8 +61,7 @@ class Ingress:
         )
         self.receiver.token = first
         self._parser = ThreadPoolExecutor(1, "ingress-parser")
-        self._address: tuple[Any, ...] = ("", 0)
-        limits = Limits(request_seconds=config.request_timeout, connections=self._clients())
+        limits = ServerLimits(request_seconds=config.request_timeout, connections=self._clients())
         self._server = HttpServer(
             self.receiver, limits, name="ingress", log=log, certificates=certificates, each_second=self._each_second
         )
@@ -78,10 +72,8 @@ class Ingress:
         Raises:
             ConfigError: the address cannot be used.
         """
-        listening = _bound(self._config, self._shared)
-        self._address = tuple(listening.getsockname())
+        self._server.start(self._config.host, [self._config.port], shared=self._shared)
         self._watch.start()
-        self._server.start(listening)
         log.info("ingress: %s, writing with %s", self.url, self.client)
         if (clients := self._clients()) < self._config.max_connections:
             asked = "max_connections" in self._config.model_fields_set
@@ -90,9 +82,10 @@ class Ingress:
                 "ingress: %d clients at a time, not max_connections (%d): half of the files that this process may open; to take "
                 "more, raise that (ulimit -n, LimitNOFILE)", clients, self._config.max_connections,
             )  # fmt: skip
-        if self._token is None and self._config.tls is None and not is_loopback(self._address[0]):
+        if self._token is None and self._config.tls is None and not is_loopback(str(self._server.address[0])):
             log.warning(
-                "ingress: whoever reaches %s may post; set ingress.token_file or ingress.tls to ask for more", self.url
+                "ingress: any client that reaches %s may post; set ingress.token_file or ingress.tls to restrict that",
+                self.url,
             )
 
     @property
@@ -101,7 +94,7 @@ class Ingress:
         return self._producer.name
 
     def ask_kafka(self) -> None:
-        """Ask Kafka for its topics; waits for a few seconds. Raises InboundError: it does not answer, or refuses us."""
+        """Ask Kafka for its topics; waits some seconds. Raises InboundError: no answer, or a refusal."""
         self._producer.topics()
 
     def get_ready(self) -> None:
@@ -111,7 +104,7 @@ class Ingress:
     @property
     def url(self) -> str:
         """Where others reach it, without a slash at the end. Listening everywhere, the host's name stands for it."""
-        return url_of(self._address, tls=self._config.tls is not None)
+        return self._server.url
 
     def stop(self, seconds: float, *, at_once: Callable[[], bool] = lambda: False) -> bool:
         """Take no new connections, answer what is under way, and end, in at most so many seconds.
@@ -166,7 +159,7 @@ class Ingress:
     # -- inside: the loop's thread -----------------------------------------------------------------------------------
 
     def _clients(self) -> int:
-        """Return how many there may be at a time: what Kafka, ZooKeeper and the ledger have to open is not theirs to take."""
+        """Return how many clients there may be: half of the open files are for Kafka, ZooKeeper and the ledger."""
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         most = self._config.max_connections
         return most if files == resource.RLIM_INFINITY else max(1, min(most, files // 2))
@@ -184,7 +177,7 @@ class Ingress:
             try:
                 self.receiver.token = self._token()
             except InboundError as error:
-                log.error("ingress: the token stays what it was: %s", error)
+                log.error("ingress: the token stays as it was: %s", error)
 
     def _begin_polling(self) -> None:
         asyncio.get_running_loop().call_later(POLL_EVERY, self._poll)
@@ -192,22 +185,9 @@ class Ingress:
     def _poll(self) -> None:
         try:
             self._producer.poll()
-        finally:  # whoever waits for an answer must not wait for ever
+        finally:  # a request must not wait without end for its answer
             if self.receiver.counters.in_flight_events:
                 self._begin_polling()
 
     def _topics_changed(self) -> None:
         self._server.call_soon(self.receiver.topics_changed)
-
-
-def _bound(config: IngressConfig, shared: bool) -> socket.socket:
-    try:
-        found = socket.getaddrinfo(config.host or None, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        return listening_at(found[0][0], found[0][4], shared=shared)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-        way_out = {
-            errno.EADDRINUSE: "stop what listens there, or set another port",
-            errno.EACCES: "use a port above 1023, or give this user the right to it",
-        }.get(error.errno or 0, "use an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all")
-        raise ConfigError(f"ingress.listen: cannot listen on {config.listen}: {reason}; {way_out}") from None

@@ -1,4 +1,4 @@
-"""Which topics there are, and whether Kafka answers at all: asked by a thread of its own, known to the event loop."""
+"""Watches Kafka's topics, and whether Kafka answers, on its own thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from inbound.errors import InboundError
-from inbound.ingress.producer_base import Producer
+from inbound.ingress.producer import RecordProducer
 
 log = logging.getLogger(__name__)
 
@@ -17,11 +17,14 @@ EVERY, SOON = 30.0, 0.5
 
 
 class TopicWatch:
-    """Asks from `start` to `close`. What it finds are plain attributes that any thread may read."""
+    """Asks from `start` to `close`.
+
+    Its findings are plain attributes that any thread may read.
+    """
 
     def __init__(
         self,
-        producer: Producer,
+        producer: RecordProducer,
         changed: Callable[[], None],
         create_partitions: int | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -49,7 +52,7 @@ class TopicWatch:
         self._thread.start()
 
     def look(self) -> None:
-        """Ask once before `start`, so that nobody who posts first is refused for not knowing; may wait for seconds."""
+        """Ask once before `start`, so that the first events are not refused; may wait for seconds."""
         self._look()
 
     def close(self) -> None:
@@ -63,7 +66,7 @@ class TopicWatch:
         return self._thread.is_alive()
 
     def miss(self, topic: str) -> None:
-        """Somebody posts to `topic`, which is not there: look again, and make it if that is configured."""
+        """Look again, as events come for `topic`, which is missing; create it if that is configured."""
         with self._lock:
             self._missed.add(topic)
         self._wake.set()
@@ -110,7 +113,8 @@ class TopicWatch:
         try:
             existing = self._producer.topics()
             for topic in missed - existing if self._partitions is not None else ():
-                self._create(topic, self._partitions or 1)
+                self._producer.create(topic, self._partitions or 1)
+                log.info("ingress: topic %s was made with %d partitions", topic, self._partitions)
                 existing |= {topic}
         except InboundError as error:
             if self.away in (None, "not asked yet"):
@@ -124,7 +128,3 @@ class TopicWatch:
         if self.away is not None:
             log.info("ingress: Kafka answers, %d topics", len(existing))
         self.existing, self.read_at, self.away = existing, began, None
-
-    def _create(self, topic: str, partitions: int) -> None:
-        self._producer.create(topic, partitions)
-        log.info("ingress: topic %s was made with %d partitions", topic, partitions)

@@ -1,15 +1,14 @@
-"""What the reading part needs of a Kafka client. One file per client beside this one."""
+"""A Kafka client as a channel's reader needs it. One folder per client beside this file."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
 from inbound.errors import UnreadableBatchError
-from inbound.kafka.broker_figures import BrokerFigures
 from inbound.processors.batch import Record
 from inbound.topic_partition import TopicPartition
 
@@ -21,7 +20,7 @@ class TopicMeta(NamedTuple):
     """A topic as the brokers describe it."""
 
     partitions: int
-    topic_id: str | None = None  # as `inbound.coordinators.topic_ids.canonical` writes it; None: the brokers name none
+    topic_id: str | None = None  # as `inbound.coordinators.nodes.canonical` writes it; None: the brokers name none
 
 
 class LogRange(NamedTuple):
@@ -29,6 +28,21 @@ class LogRange(NamedTuple):
 
     start: int
     end: int
+
+
+class ReadTo(NamedTuple):
+    """Up to where a log was read, and under which leader the end of that was written, as Kafka counts leaders.
+
+    A log that was cut before `offset` says so to a client that names the leader (see `LogClient.read`).
+    """
+
+    offset: int
+    leader_epoch: int
+
+
+def read_to(offset: int | None, leader_epoch: int | None) -> ReadTo | None:
+    """Return that; None where one of them is not known."""
+    return None if offset is None or leader_epoch is None else ReadTo(offset, leader_epoch)
 
 
 class Fetched(NamedTuple):
@@ -82,7 +96,7 @@ class LogClient(ABC):
 
     @abstractmethod
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
-        """Return the named topics, or those that match `pattern`, as far as they exist; see `inbound.topic_names`."""
+        """Return the named topics, or those that match `pattern`, as far as they exist; see `inbound.runtime.patterns`."""
 
     def ask_topics(self) -> Callable[[], bool]:
         """Ask the brokers for their topics now, without waiting.
@@ -93,21 +107,21 @@ class LogClient(ABC):
 
     @abstractmethod
     def reachable(self) -> bool:
-        """Whether the last thing heard of the brokers was an answer."""
+        """Whether the brokers answered the last question."""
 
     @abstractmethod
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
         """Return the log's limits of those partitions whose leader has answered; ask again for the others.
 
-        The other partitions are not read meanwhile: it must not wait longer than some 50 ms for a broker.
+        The other partitions wait for it: it must not wait longer than some 50 ms for a broker.
         """
 
     @abstractmethod
     def offsets_at(self, partitions: Collection[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int | None]:
-        """Return where `time_ms` (since 1970) begins: the first offset with a record of that time or later, for each.
+        """Return the first offset with a record of `time_ms` (since 1970) or later, for each partition.
 
         None: the leader has answered that there is no such record, as far as the isolation lets it be read. Waits for the
-        brokers, some seconds at most, so it is not for who reads.
+        brokers, some seconds at most, so it is not for a reader.
 
         Raises:
             BrokerUnavailableError: a leader has not answered, or is not known.
@@ -116,9 +130,9 @@ class LogClient(ABC):
     def peek(
         self, partitions: Collection[TopicPartition], wake: Callable[[], None]
     ) -> Mapping[TopicPartition, tuple[int, int]]:
-        """Return where the client reads on, and where what can be read ended when the leader was asked last.
+        """Return the client's position, and the end of the log as its leader last answered.
 
-        For who watches whether what is there is fetched. Never waits: those whose leader has not answered yet are asked, and
+        For watching whether a client keeps up. Never waits: those whose leader has not answered yet are asked, and
         left out; `wake` is called, from any thread, when such an answer has come. A client that cannot tell where it
         reads on returns nothing.
         """
@@ -158,9 +172,9 @@ class LogClient(ABC):
     def poll(self, seconds: float, wake: Callable[[], None] | None = None) -> Poll:
         """Return what has arrived, waiting at most `seconds` for something to arrive.
 
-        A partition that is out of range, or whose log has diverged, is told with each poll until it is read again or
-        forgotten, but while it is paused. It is not fetched meanwhile: the log may grow to the position, and what it holds
-        there then is not what comes after what was read.
+        Each poll reports a partition that is out of range, or whose log has diverged, until it is read again or forgotten, but
+        not while it is paused. It is not fetched until then: the log may grow to the position, and have other records there
+        than those that followed the last one read.
 
         `wake` is given, to a client that `wakes`, when nothing has come for a while: if nothing has come now either, it
         is called once, from any thread, when something may have. Until then the brokers may be asked less often.
@@ -171,8 +185,66 @@ class LogClient(ABC):
         return ()
 
     def tend(self) -> None:
-        """Take up what the client has measured. For who does not poll: every few seconds, on the thread that else polls."""
+        """Take in the client's measurements. Without polls: call it every few seconds, on the thread that otherwise polls."""
 
     @abstractmethod
     def close(self) -> None:
         """Close all connections, within a few seconds."""
+
+
+#: Of a time that is measured again and again; kafka-python has the first and the last.
+STATISTICS = ("mean", "p50", "p75", "p95", "p99", "max")
+#: What goes wrong with requests, as librdkafka counts it. A broker that closes an idle connection is a disconnect, too.
+FAILURES = ("disconnect", "send", "receive", "timeout")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerFigures:
+    """One client's requests to one broker, over its last window: 15 s with confluent-kafka, 30 to 60 with kafka-python."""
+
+    broker: int  # its node id
+    requests_per_second: float
+    sent_bytes_per_second: float
+    received_bytes_per_second: float
+    #: Seconds from a request to its answer, by statistic; empty if there was none. A fetch waits at the broker for records.
+    request_seconds: dict[str, float] = field(default_factory=dict)
+    throttle_seconds: dict[str, float] = field(default_factory=dict)  # by which a quota delayed answers, by statistic
+    in_flight: int | None = None  # requests that wait for an answer; None: the client does not tell
+    failures: dict[str, int] = field(default_factory=dict)  # since the client began, by kind; empty: it does not tell
+
+
+def combined_figures(figures: Iterable[BrokerFigures]) -> list[BrokerFigures]:
+    """Return the figures of several clients as those of one, by broker.
+
+    Rates and counts are added, a mean is that of all requests; of the other statistics, which cannot be put together, the
+    largest is given.
+    """
+    by_broker: dict[int, list[BrokerFigures]] = {}
+    for one in figures:
+        by_broker.setdefault(one.broker, []).append(one)
+    return [_of_one_broker(same) if len(same) > 1 else same[0] for _, same in sorted(by_broker.items())]
+
+
+def _of_one_broker(same: list[BrokerFigures]) -> BrokerFigures:
+    told = [one.in_flight for one in same if one.in_flight is not None]
+    kinds = dict.fromkeys(kind for one in same for kind in one.failures)
+    return BrokerFigures(
+        broker=same[0].broker,
+        requests_per_second=sum(one.requests_per_second for one in same),
+        sent_bytes_per_second=sum(one.sent_bytes_per_second for one in same),
+        received_bytes_per_second=sum(one.received_bytes_per_second for one in same),
+        request_seconds=_times([(one.requests_per_second, one.request_seconds) for one in same]),
+        throttle_seconds=_times([(one.requests_per_second, one.throttle_seconds) for one in same]),
+        in_flight=sum(told) if told else None,
+        failures={kind: sum(one.failures.get(kind, 0) for one in same) for kind in kinds},
+    )
+
+
+def _times(weighted: list[tuple[float, Mapping[str, float]]]) -> dict[str, float]:
+    measured = [(weight, times) for weight, times in weighted if times]
+    names = dict.fromkeys(name for _, times in measured for name in times)
+    found = {name: max(times[name] for _, times in measured if name in times) for name in names}
+    all_of_them = sum(weight for weight, _ in measured)
+    if "mean" in found and all_of_them:
+        found["mean"] = sum(weight * times["mean"] for weight, times in measured) / all_of_them
+    return found

@@ -1,28 +1,91 @@
-"""From channels to the objects that run them: for each a ConfigMap, a Deployment (or StatefulSet), a Service, a budget, and who
-reaches its ports."""
+"""From channels to the objects that run them.
+
+Each has a ConfigMap, a Deployment (or StatefulSet), a Service, a disruption budget and a network policy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
+import yaml
+
 import inbound
-from inbound.config import Manifest, Manifests, RefusedManifest, load
-from inbound.config.kafka_channel import KIND
+from inbound.config import ChannelManifest, Manifests, RefusedManifest, load
+from inbound.config.manifest_models import ANNOTATION, KIND, SUBSCRIBERS
 from inbound.errors import ConfigError
-from inbound.kubernetes.channel_file import channel_documents
-from inbound.kubernetes.documents import as_yaml
-from inbound.kubernetes.names import object_names, where
-from inbound.kubernetes.plan import CHANNEL_FILE, CONFIG_FILE, CONSUMER_ID, PodPlan
+from inbound.kubernetes.plan import CHANNEL_FILE, CONFIG_FILE, CONSUMER_ID, PodPlan, Wishes
 from inbound.kubernetes.pods import INGRESS, LEDGER, METRICS, pod_template, selector
-from inbound.kubernetes.wishes import Wishes
-from inbound.subscriptions import read_subscriptions
+from inbound.plan.subscriptions import read_subscriptions
+
+#: Names end here. A Service's has to be a DNS label of 63 characters at most; a StatefulSet puts ten digits of a revision
+#: and a dash behind its own into such a label.
+LONGEST = 52
+#: Hexadecimal digits that tell names apart which had to be changed.
+DIGEST = 8
+#: Names begin so: a KafkaChannel's may begin with a digit, a Service's may not.
+PREFIX = "inbound-"
+
+
+def object_name(manifest: ChannelManifest, *, with_namespace: bool) -> str:
+    """Return the name of a channel's objects, a DNS label; a changed name ends with a hash."""
+    metadata = manifest.channel.metadata
+    plain = PREFIX + (f"{metadata.namespace}-{metadata.name}" if with_namespace else metadata.name)
+    label = re.sub(r"[^a-z0-9-]", "-", plain.lower()).rstrip("-")
+    if label == plain and len(label) <= LONGEST:
+        return label
+    digest = hashlib.sha256(f"{metadata.namespace}/{metadata.name}".encode()).hexdigest()[:DIGEST]
+    return f"{label[: LONGEST - DIGEST - 1].rstrip('-')}-{digest}"
+
+
+def object_names(manifests: Iterable[ChannelManifest], namespace: str | None) -> Mapping[str, tuple[str, str]]:
+    """Return namespace and name of the objects of each channel, by the channel's own name (`namespace.name`).
+
+    `namespace` takes all of them in; without one each channel's own does.
+
+    Raises:
+        ConfigError: two channels' objects would be called the same.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    taken: dict[tuple[str, str], ChannelManifest] = {}
+    problems = []
+    for manifest in manifests:
+        place = namespace or manifest.channel.metadata.namespace
+        key = (place, object_name(manifest, with_namespace=namespace is not None))
+        other = taken.setdefault(key, manifest)
+        if other is not manifest:
+            problems.append(
+                f"{where(manifest)}: metadata.name: the objects of {manifest.name} would be called {key[1]}, like those of "
+                f"{other.name} ({where(other)}); leave out --namespace, or rename one of the two"
+            )
+        found[manifest.name] = key
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return found
+
+
+def where(manifest: ChannelManifest) -> str:
+    """Return file and line of a channel's name."""
+    return manifest.places.locate(manifest.at("metadata.name"))
+
 
 #: Kubernetes takes no larger ConfigMap.
 MOST_BYTES = 2**20
 #: Says which KafkaChannel an object is for: names of channels can be longer than labels.
 FOR_CHANNEL = "inbound.dev/kafkachannel"
+#: Of each kind of object, the version of its API.
+VERSIONS = {
+    "ConfigMap": "v1",
+    "Deployment": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "Service": "v1",
+    "PodDisruptionBudget": "policy/v1",
+    "NetworkPolicy": "networking.k8s.io/v1",
+}
 
 
 @dataclass(frozen=True)
@@ -61,23 +124,33 @@ def objects_of(manifests: Manifests, plan: PodPlan, wishes: Wishes, *, text: str
             raise ConfigError(
                 f"--config-map {name}: {manifest.name} ({where(manifest)}) needs that name; rename the ConfigMap"
             )
-        channel = _Channel(manifest, namespace, name, plan, wishes, usable.get(manifest.name, ()))
-        documents = as_yaml(channel_documents(manifest, ordered))
-        config_map = channel.config_map({} if wishes.config_map else {CONFIG_FILE: text}, documents)
-        if (size := sum(len(one.encode()) for one in config_map["data"].values())) > MOST_BYTES:
+        data = {} if wishes.config_map else {CONFIG_FILE: text}
+        data[CHANNEL_FILE] = as_yaml(channel_documents(manifest, ordered))
+        if (size := sum(len(one.encode()) for one in data.values())) > MOST_BYTES:
             refused.append(_too_large(manifest, size))
             continue
+        specs = _objects(manifest, namespace, name, plan, wishes, usable.get(manifest.name, ()))
+        contents = {"ConfigMap": {"data": data}, **{kind: {"spec": spec} for kind, spec in specs.items()}}
         found += [
-            config_map,
-            channel.workload(),
-            channel.service(),
-            channel.disruption_budget(),
-            channel.network_policy(),
+            {
+                "apiVersion": VERSIONS[kind],
+                "kind": kind,
+                "metadata": {
+                    "name": name,
+                    "namespace": namespace,
+                    "labels": _labels(name),
+                    "annotations": {
+                        FOR_CHANNEL: f"{manifest.channel.metadata.namespace}/{manifest.channel.metadata.name}"
+                    },
+                },
+                **content,
+            }
+            for kind, content in contents.items()
         ]
     return Objects(found, tuple(refused))
 
 
-def _too_large(manifest: Manifest, size: int) -> RefusedManifest:
+def _too_large(manifest: ChannelManifest, size: int) -> RefusedManifest:
     metadata = manifest.channel.metadata
     return RefusedManifest(
         kind=KIND, file=manifest.places.filename, where=where(manifest), namespace=metadata.namespace, name=metadata.name,
@@ -86,115 +159,82 @@ def _too_large(manifest: Manifest, size: int) -> RefusedManifest:
     )  # fmt: skip
 
 
-class _Channel:
-    """The objects of one channel."""
+def _objects(
+    manifest: ChannelManifest, namespace: str, name: str, plan: PodPlan, wishes: Wishes, audiences: Collection[str]
+) -> dict[str, dict[str, Any]]:
+    """Return the objects of one channel but for its ConfigMap, by kind.
 
-    def __init__(
-        self, manifest: Manifest, namespace: str, name: str, plan: PodPlan, wishes: Wishes, audiences: Collection[str]
-    ) -> None:  # fmt: skip
-        """`audiences`: whom tokens are for that its receivers are sent."""
-        self._manifest = manifest
-        self._audiences = sorted(audiences)
-        self._name, self._namespace = name, namespace
-        self._plan, self._wishes = plan, wishes
-        self._subscribers = len(manifest.subscribers) + len(manifest.left_out)
-        self._labels = {
-            "app.kubernetes.io/name": "inbound",
-            "app.kubernetes.io/instance": name,
-            "app.kubernetes.io/component": "dispatcher",
-            "app.kubernetes.io/managed-by": "inbound-manifests",
-        }
-
-    def config_map(self, files: dict[str, str], documents: str) -> dict[str, Any]:
-        data = {**files, CHANNEL_FILE: documents}
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": self._metadata(), "data": data}
-
-    def workload(self) -> dict[str, Any]:
-        """Return the Deployment; a StatefulSet where each pod has a volume of its own for the ledger."""
-        own_ledger = self._wishes.ledger_volume is not None
-        spec: dict[str, Any] = {
-            # Nobody to post to: nothing to run, until a subscriber comes.
-            "replicas": self._wishes.replicas if self._subscribers else 0,
-            "selector": {"matchLabels": selector(self._labels)},
-        }
-        template = pod_template(
-            self._plan, self._wishes, self._name, self._pod_labels(), self._subscribers, hosts=self._hosts(),
-            own_ledger=own_ledger, audiences=self._audiences,
-        )  # fmt: skip
-        if not own_ledger:
-            # A new pod takes part before an old one leaves: so there are never fewer than asked for.
-            spec["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-            spec["template"] = template
-            return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": self._metadata(), "spec": spec}
-        spec |= {
-            "serviceName": self._name,
-            "podManagementPolicy": "Parallel",
-            "template": template,
-            "volumeClaimTemplates": [self._ledger_claim()],
-        }
-        return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": self._metadata(), "spec": spec}
-
-    def service(self) -> dict[str, Any]:
-        ports = [{"name": METRICS, "port": self._plan.admin_port, "targetPort": METRICS, "protocol": "TCP"}]
-        if self._plan.ingress_port is not None:
-            ports.append({"name": INGRESS, "port": 80, "targetPort": INGRESS, "protocol": "TCP"})
-        # Without an ingress it is for finding every pod, not for one of them.
-        headless = {"clusterIP": "None"} if self._plan.ingress_port is None else {}
-        spec = {**headless, "selector": selector(self._labels), "ports": ports}
-        return {"apiVersion": "v1", "kind": "Service", "metadata": self._metadata(), "spec": spec}
-
-    def disruption_budget(self) -> dict[str, Any]:
-        # Not minAvailable: with one replica a node could never be drained.
-        spec = {"maxUnavailable": 1, "selector": {"matchLabels": selector(self._labels)}}
-        return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": self._metadata(), "spec": spec}
-
-    def network_policy(self) -> dict[str, Any]:
-        """Return who reaches the ports; others, such as that of profiles, nobody does. The kubelet's probes always do."""
-        own: list[dict[str, Any]] = [{"podSelector": {}}]
-        rules: list[dict[str, Any]] = [_rule(METRICS, [*own, *map(_namespace, self._wishes.admin_from)])]
-        if self._plan.ingress_port is not None:
-            senders = list(map(_namespace, self._wishes.ingress_from))
-            rules.append(_rule(INGRESS, [*own, *senders] if senders else []))
-        spec = {
-            "podSelector": {"matchLabels": selector(self._labels)},
-            "policyTypes": ["Ingress"],
-            "ingress": rules,
-        }
-        return {
-            "apiVersion": "networking.k8s.io/v1",
-            "kind": "NetworkPolicy",
-            "metadata": self._metadata(),
-            "spec": spec,
-        }
-
-    def _hosts(self) -> tuple[str, ...]:
-        """Return the names by which others in the cluster ask the Service."""
-        within = f"{self._name}.{self._namespace}"
-        return self._name, within, f"{within}.svc", f"{within}.svc.cluster.local"
-
-    def _metadata(self) -> dict[str, Any]:
-        return {
-            "name": self._name,
-            "namespace": self._namespace,
-            "labels": dict(self._labels),
-            "annotations": {FOR_CHANNEL: self._in_words()},
-        }
-
-    def _pod_labels(self) -> dict[str, str]:
-        return {**self._labels, "app.kubernetes.io/version": inbound.__version__}
-
-    def _in_words(self) -> str:
-        metadata = self._manifest.channel.metadata
-        return f"{metadata.namespace}/{metadata.name}"
-
-    def _ledger_claim(self) -> dict[str, Any]:
-        spec: dict[str, Any] = {
+    `audiences`: whom tokens are for that its receivers are sent.
+    """
+    labels = _labels(name)
+    selected = {"matchLabels": selector(labels)}
+    subscribers = len(manifest.subscribers) + len(manifest.left_out)
+    within = f"{name}.{namespace}"
+    template = pod_template(
+        plan,
+        wishes,
+        name,
+        {**labels, "app.kubernetes.io/version": inbound.__version__},
+        subscribers,
+        hosts=(name, within, f"{within}.svc", f"{within}.svc.cluster.local"),
+        own_ledger=wishes.ledger_volume is not None,
+        audiences=sorted(audiences),
+    )
+    # Without a subscriber there is nothing to run.
+    pods = {"replicas": wishes.replicas if subscribers else 0, "selector": selected}
+    if wishes.ledger_volume is None:
+        # A new pod takes part before an old one leaves: so there are never fewer than asked for.
+        rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+        workload = {"Deployment": {**pods, "strategy": rolling, "template": template}}
+    else:  # each pod has a volume of its own for the ledger
+        claim = {
             "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": self._wishes.ledger_volume}},
+            "resources": {"requests": {"storage": wishes.ledger_volume}},
+            **({"storageClassName": wishes.storage_class} if wishes.storage_class is not None else {}),
         }
-        if self._wishes.storage_class is not None:
-            spec["storageClassName"] = self._wishes.storage_class
-        return {"metadata": {"name": LEDGER, "labels": selector(self._labels)}, "spec": spec}
+        workload = {
+            "StatefulSet": {
+                **pods,
+                "serviceName": name,
+                "podManagementPolicy": "Parallel",
+                "template": template,
+                "volumeClaimTemplates": [
+                    {"metadata": {"name": LEDGER, "labels": selector(labels)}, "spec": claim},
+                ],
+            }
+        }
+    has_ingress = plan.ingress_port is not None
+    ports = [
+        {"name": METRICS, "port": plan.admin_port, "targetPort": METRICS, "protocol": "TCP"},
+        *([{"name": INGRESS, "port": 80, "targetPort": INGRESS, "protocol": "TCP"}] if has_ingress else []),
+    ]
+    own: list[dict[str, Any]] = [{"podSelector": {}}]
+    senders = [*own, *map(_namespace, wishes.ingress_from)] if wishes.ingress_from else []  # none: everybody
+    return {
+        **workload,
+        # Without an ingress it is for finding every pod, not for one of them.
+        "Service": {**({} if has_ingress else {"clusterIP": "None"}), "selector": selector(labels), "ports": ports},
+        # Not minAvailable: with one replica a node could never be drained.
+        "PodDisruptionBudget": {"maxUnavailable": 1, "selector": selected},
+        # No other port, such as that of profiles, is reachable. The kubelet's probes always pass.
+        "NetworkPolicy": {
+            "podSelector": selected,
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                _rule(METRICS, [*own, *map(_namespace, wishes.admin_from)]),
+                *([_rule(INGRESS, senders)] if has_ingress else []),
+            ],
+        },
+    }
+
+
+def _labels(name: str) -> dict[str, str]:
+    return {
+        "app.kubernetes.io/name": "inbound",
+        "app.kubernetes.io/instance": name,
+        "app.kubernetes.io/component": "dispatcher",
+        "app.kubernetes.io/managed-by": "inbound-manifests",
+    }
 
 
 def _rule(port: str, peers: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -204,3 +244,69 @@ def _rule(port: str, peers: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _namespace(name: str) -> dict[str, Any]:
     return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
+
+
+def channel_documents(manifest: ChannelManifest, all_channels: Sequence[ChannelManifest]) -> list[dict[str, Any]]:
+    """Return the manifests that a pod of this channel needs, as they are written to its file.
+
+    The first is the channel itself without what the cluster alone uses (status but where dead letters go, other people's
+    annotations). Then those whose
+    topics it names as dead letter sinks: by their names, without their subscribers, for those have pods of their own.
+    """
+    channel, metadata = manifest.channel, manifest.channel.metadata
+    annotations = {key: metadata.annotations[key] for key in sorted(metadata.annotations) if key.startswith(ANNOTATION)}
+    own = _named(manifest, {"annotations": annotations} if annotations else {}) | {"spec": _spec(manifest)}
+    if manifest.resolved_sink and channel.spec.delivery and channel.spec.delivery.deadLetterSink:
+        own["status"] = manifest.resolved_sink
+    by_name = {other.name: other for other in all_channels}
+    sinks = sorted({name for name in _sinks(manifest) if name in by_name and name != manifest.name})
+    return [own, *(_named(by_name[name]) for name in sinks)]
+
+
+def _spec(manifest: ChannelManifest) -> dict[str, Any]:
+    """Return the spec, with unusable subscribers at their places: its pod stops them alone."""
+    spec: dict[str, Any] = manifest.channel.spec.model_dump(mode="json", exclude_unset=True)
+    for path, written in sorted(manifest.left_out.items(), key=lambda item: _index(item[0])):
+        holder = spec if path.startswith(SUBSCRIBERS) else spec["subscribable"]
+        holder["subscribers"].insert(_index(path), written)
+    return spec
+
+
+def _index(path: str) -> int:
+    return int(path[path.rindex("[") + 1 : -1])
+
+
+def _named(manifest: ChannelManifest, more: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """Return a channel without content; `more` is further metadata."""
+    metadata = {"name": manifest.channel.metadata.name, "namespace": manifest.channel.metadata.namespace, **more}
+    return {"apiVersion": manifest.channel.apiVersion, "kind": KIND, "metadata": metadata}
+
+
+def _sinks(manifest: ChannelManifest) -> Iterator[str]:
+    """Yield the names of the KafkaChannels that the channel or a subscriber of it dead-letters to."""
+    deliveries = [manifest.channel.spec.delivery, *(subscriber.delivery for _, subscriber in manifest.subscribers)]
+    for delivery in deliveries:
+        sink = delivery.deadLetterSink if delivery is not None else None
+        if sink is not None and sink.ref is not None and sink.ref.kind == KIND:
+            yield f"{sink.ref.namespace or manifest.channel.metadata.namespace}.{sink.ref.name}"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes everything out: an anchor and its aliases would only be in the way of a diff."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def as_yaml(documents: Iterable[Mapping[str, Any]]) -> str:
+    """Return the documents, with `---` between them."""
+    return "---\n".join(
+        yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31) for document in documents
+    )

@@ -1,27 +1,72 @@
 """What the pods of a configuration need: variables, volumes, ports and times. Pure; the objects are in `objects.py`.
 
-The configuration's text goes into the ConfigMap as it stands. What only a pod knows of, or must have otherwise than it is
-written there, is said by variables, which go before the file.
+The configuration's text goes into the ConfigMap as it stands. Values that only a pod knows, or that must differ in it, are
+environment variables, which override the file.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from inbound.config import Config, Loaded, depends_on, load
 from inbound.config.http_values import AUDIENCE
 from inbound.config.kafka_properties import PLACEHOLDER
-from inbound.config.outside import PREFIX
+from inbound.config.loader import PREFIX
 from inbound.config.values import split_address
 from inbound.errors import ConfigError
-from inbound.http.rights import is_loopback
-from inbound.kubernetes.wishes import ADMIN_FOLDER, CONFIG_FOLDER, KAFKA_FOLDER, TOKEN_KEY, Mounted, Wishes
+from inbound.http.server.rights import is_loopback
+
+#: The folder in which the pod has its configuration; its own files and those of the user's ConfigMap.
+CONFIG_FOLDER = PurePosixPath("/etc/inbound/config")
+#: Where a Secret's folder is, where the configuration does not say so.
+KAFKA_FOLDER = PurePosixPath("/etc/inbound/kafka")
+ADMIN_FOLDER = PurePosixPath("/etc/inbound/admin")
+#: The key of the Secret with the token of the admin listener.
+TOKEN_KEY = "token"  # noqa: S105 - its name, not the token
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A Secret or ConfigMap of the cluster, and the folder in which its keys are files."""
+
+    kind: Literal["secret", "configmap"]
+    name: str
+    folder: PurePosixPath
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """How the pods are to be."""
+
+    image: str
+    #: Where all objects go; None: where each channel is.
+    namespace: str | None = None
+    #: A ConfigMap that is there already and has `inbound.yaml`; None: one is made.
+    config_map: str | None = None
+    replicas: int = 2
+    kafka_secret: str | None = None
+    zookeeper_secret: str | None = None
+    admin_secret: str | None = None
+    mounts: tuple[Mount, ...] = ()
+    #: Secrets whose keys become variables, such as an object store's credentials.
+    environment_from: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    #: Namespaces whose pods reach the admin port, besides each channel's own; and the ingress, where empty is everybody.
+    admin_from: tuple[str, ...] = ()
+    ingress_from: tuple[str, ...] = ()
+    #: What a volume of its own for each pod's ledger holds, such as 10Gi; None: the node's disk, which goes with the pod.
+    ledger_volume: str | None = None
+    storage_class: str | None = None
+    #: Requests; None: worked out.
+    cpu: str = "100m"
+    memory: str | None = None
+
 
 #: The files in the ConfigMap of a channel.
 CONFIG_FILE, CHANNEL_FILE = "inbound.yaml", "kafkachannel.yaml"
@@ -53,12 +98,11 @@ class PodPlan:
 
     config: Config
     variables: Mapping[str, str]  # by name, in order; without the consumer id
-    folders: tuple[Mounted, ...]
+    folders: tuple[Mount, ...]
     tokens: (
         PurePosixPath | None
     )  # where tokens of the pod's service account are projected, one for each audience; None: nowhere
     ledger: PurePosixPath | None  # where a volume for the ledger, or its spool, is mounted; None: the state's does
-    ledger_lost_with_pod: bool
     scheme: str  # of the admin listener's probes
     admin_port: int
     ingress_port: int | None
@@ -101,7 +145,6 @@ def plan_pods(text: str, filename: str, wishes: Wishes, *, is_known: bool = True
         folders=folders,
         tokens=tokens,
         ledger=ledger,
-        ledger_lost_with_pod=lost,
         scheme="HTTPS" if config.admin.tls else "HTTP",
         admin_port=config.admin.port,
         ingress_port=config.ingress.port if config.ingress else None,
@@ -147,28 +190,28 @@ def _ledger(config: Config, wishes: Wishes) -> tuple[PurePosixPath | None, bool]
     return PurePosixPath(place), not wishes.ledger_volume
 
 
-def _folders(loaded: Loaded, wishes: Wishes) -> Iterator[Mounted]:
+def _folders(loaded: Loaded, wishes: Wishes) -> Iterator[Mount]:
     """Yield the Secrets and ConfigMaps to mount, each in the folder in which the configuration looks for it."""
     config = loaded.config
     if wishes.kafka_secret:
-        yield Mounted("secret", wishes.kafka_secret, PurePosixPath(str(config.kafka.get("secret", KAFKA_FOLDER))))
+        yield Mount("secret", wishes.kafka_secret, PurePosixPath(str(config.kafka.get("secret", KAFKA_FOLDER))))
     if wishes.zookeeper_secret:
-        folder = _common_folder(config.zookeeper.files)
-        if folder is None:
+        places = {PurePosixPath(path).parent for path in config.zookeeper.files}
+        if len(places) != 1:
             raise ConfigError(
                 f"{loaded.locate('zookeeper')}: zookeeper: names no files, or files in several folders, so where Secret "
                 f"{wishes.zookeeper_secret} belongs is not known; set zookeeper.auth or zookeeper.tls, or "
                 "use --mount secret/NAME=FOLDER"
             )
-        yield Mounted("secret", wishes.zookeeper_secret, folder)
+        yield Mount("secret", wishes.zookeeper_secret, places.pop())
     if wishes.admin_secret:
         token = config.admin.token_file
-        yield Mounted("secret", wishes.admin_secret, ADMIN_FOLDER if token is None else PurePosixPath(token).parent)
+        yield Mount("secret", wishes.admin_secret, ADMIN_FOLDER if token is None else PurePosixPath(token).parent)
     yield from wishes.mounts
 
 
-def _tokens(config: Config, folders: tuple[Mounted, ...]) -> PurePosixPath | None:
-    """Return the folder of `token_file`, where its name is the audience's; None: one of `folders` has it, or none is named."""
+def _tokens(config: Config, folders: tuple[Mount, ...]) -> PurePosixPath | None:
+    """Return the folder of `token_file` if it is named by audience, and in none of `folders`."""
     file = PurePosixPath(str(config.manifests.options.get("token_file", "")))
     if file.name != AUDIENCE or not file.is_absolute():
         return None
@@ -186,13 +229,8 @@ def _check_tokens(bare: Loaded, tokens: PurePosixPath, ledger: PurePosixPath | N
         )
 
 
-def _common_folder(files: Iterable[Path]) -> PurePosixPath | None:
-    folders = {PurePosixPath(path).parent for path in files}
-    return folders.pop() if len(folders) == 1 else None
-
-
 def _unmounted(
-    bare: Loaded, config: Config, folders: tuple[Mounted, ...], tokens: PurePosixPath | None, wishes: Wishes
+    bare: Loaded, config: Config, folders: tuple[Mount, ...], tokens: PurePosixPath | None, wishes: Wishes
 ) -> Iterator[str]:
     """Yield a line for each file that the configuration names and no volume of the pod holds."""
     mounted = [one.folder for one in folders]
@@ -209,10 +247,9 @@ def _unmounted(
             continue
         if _is_below(there, CONFIG_FOLDER) and wishes.config_map:
             continue
-        yield (
-            f"{bare.locate(path)}: {path}: {file} is not in the pod; say what has it: --mount "
-            f"secret/NAME={_folder_of(path, there)}"
-        )
+        # Of Kafka and tracing whole folders are read; what stands there may also be one file.
+        folder = there if path in ("kafka", "tracing") and not there.suffix else there.parent
+        yield (f"{bare.locate(path)}: {path}: {file} is not in the pod; say what has it: --mount secret/NAME={folder}")
 
 
 def _files(config: Config) -> Iterator[tuple[str, Path]]:
@@ -233,12 +270,6 @@ def _paths_in(value: Any, path: str) -> Iterator[tuple[str, Path]]:
     elif isinstance(value, BaseModel):
         for name in type(value).model_fields:
             yield from _paths_in(getattr(value, name), f"{path}.{name}")
-
-
-def _folder_of(path: str, file: PurePosixPath) -> PurePosixPath:
-    # Of Kafka and tracing whole folders are read; what stands there may also be one file.
-    is_folder = path in ("kafka", "tracing") and not file.suffix
-    return file if is_folder else file.parent
 
 
 def _is_below(path: PurePosixPath, folder: PurePosixPath) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from inbound.kubernetes.plan import CONSUMER_ID, HOSTS, STATE_FOLDER, TEMPORARY_FOLDER, PodPlan
-from inbound.kubernetes.wishes import CONFIG_FOLDER, Wishes
+from inbound.kubernetes.plan import CONFIG_FOLDER, CONSUMER_ID, HOSTS, STATE_FOLDER, TEMPORARY_FOLDER, PodPlan, Wishes
 
-#: Nobody in particular, but a number: the kubelet cannot tell of a name that it is not root.
+#: A number without a name: of a name the kubelet cannot tell that it is not root.
 USER = 10001
 #: Names of ports: what a Service and a ServiceMonitor refer to.
 METRICS, INGRESS = "metrics", "ingress"
@@ -18,9 +18,9 @@ CONFIG, STATE, LEDGER, TEMPORARY, TOKENS = "config", "state", "ledger", "tmp", "
 #: Seconds that a token is valid for; the kubelet renews it when four fifths of them are over.
 TOKEN_SECONDS = 3600
 MIB = 2**20
-#: What a process needs beside what it reads ahead.
+#: Memory of a process beside its read-ahead.
 BASE_MEMORY = 160 * MIB
-#: What the process needs that makes Parquet of the ledger's files now and then.
+#: Memory of the process that makes Parquet of the ledger's files.
 CONVERTER_MEMORY = 100 * MIB
 
 
@@ -40,7 +40,7 @@ def pod_template(
     `own_ledger`: a claim of the StatefulSet's is the volume for the ledger. `audiences`: whom tokens are for that the channel's
     receivers are sent.
     """
-    tokens = [_token(audience) for audience in audiences] if plan.tokens is not None else []
+    volumes = _volumes(plan, wishes, name, own_ledger, [_token(audience) for audience in audiences])
     return {
         "metadata": {"labels": dict(labels)},
         "spec": {
@@ -60,15 +60,22 @@ def pod_template(
                 _spread("kubernetes.io/hostname", labels),
                 _spread("topology.kubernetes.io/zone", labels),
             ],
-            "containers": [_container(plan, wishes, subscribers, hosts, has_tokens=bool(tokens))],
-            "volumes": _volumes(plan, wishes, name, own_ledger, tokens),
+            "containers": [
+                {
+                    **_container(plan, wishes, subscribers, hosts),
+                    "volumeMounts": [
+                        {"name": volume, "mountPath": str(folder), **({"readOnly": True} if read_only else {})}
+                        for volume, folder, read_only, _ in volumes
+                    ],
+                }
+            ],
+            "volumes": [{"name": volume, **source} for volume, _, _, source in volumes if source is not None],
         },
     }
 
 
-def _container(
-    plan: PodPlan, wishes: Wishes, subscribers: int, hosts: Sequence[str], *, has_tokens: bool
-) -> dict[str, Any]:
+def _container(plan: PodPlan, wishes: Wishes, subscribers: int, hosts: Sequence[str]) -> dict[str, Any]:
+    """Return the container but for its mounts."""
     ports = [{"name": METRICS, "containerPort": plan.admin_port, "protocol": "TCP"}]
     if plan.ingress_port is not None:
         ports.append({"name": INGRESS, "containerPort": plan.ingress_port, "protocol": "TCP"})
@@ -78,7 +85,8 @@ def _container(
     if plan.hosts is not None:
         variables.append({"name": HOSTS, "value": ",".join(dict.fromkeys((*plan.hosts, *hosts)))})
     variables += [{"name": name, "value": value} for name, value in plan.variables.items() if name != HOSTS]
-    container: dict[str, Any] = {
+    secrets = [{"secretRef": {"name": secret}} for secret in wishes.environment_from]
+    return {
         "name": "inbound",
         "image": wishes.image,
         "imagePullPolicy": "IfNotPresent",
@@ -86,10 +94,7 @@ def _container(
         "workingDir": str(CONFIG_FOLDER),  # what the configuration names by a relative path is looked for here
         "ports": ports,
         "env": variables,
-    }
-    if wishes.environment_from:
-        container["envFrom"] = [{"secretRef": {"name": secret}} for secret in wishes.environment_from]
-    container |= {
+        **({"envFrom": secrets} if secrets else {}),
         # Slow nodes take a while to import it; until this has succeeded the other two are not asked.
         "startupProbe": _probe(plan, "/healthz", periodSeconds=2, failureThreshold=60),
         "livenessProbe": _probe(plan, "/healthz", periodSeconds=20, failureThreshold=3),
@@ -100,9 +105,7 @@ def _container(
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
         },
-        "volumeMounts": _mounts(plan, has_tokens),
     }
-    return container
 
 
 def _probe(plan: PodPlan, path: str, **times: int) -> dict[str, Any]:
@@ -120,48 +123,35 @@ def _resources(plan: PodPlan, wishes: Wishes, subscribers: int) -> dict[str, Any
     return {"requests": {"cpu": wishes.cpu, "memory": request}, "limits": {"memory": limit}}
 
 
-def _mounts(plan: PodPlan, has_tokens: bool) -> list[dict[str, Any]]:
-    mounts: list[dict[str, Any]] = [
-        {"name": CONFIG, "mountPath": str(CONFIG_FOLDER), "readOnly": True},
-        {"name": STATE, "mountPath": str(STATE_FOLDER)},
-    ]
-    if plan.ledger is not None:
-        mounts.append({"name": LEDGER, "mountPath": str(plan.ledger)})
-    mounts.append({"name": TEMPORARY, "mountPath": str(TEMPORARY_FOLDER)})
-    if has_tokens:
-        mounts.append({"name": TOKENS, "mountPath": str(plan.tokens), "readOnly": True})
-    for i, one in enumerate(plan.folders):
-        mounts.append({"name": f"{one.kind}-{i}", "mountPath": str(one.folder), "readOnly": True})
-    return mounts
-
-
 def _volumes(
     plan: PodPlan, wishes: Wishes, name: str, own_ledger: bool, tokens: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+) -> list[tuple[str, PurePosixPath, bool, dict[str, Any] | None]]:
+    """Return name, folder, whether only to be read, and source of each volume; None: a claim of the StatefulSet's."""
     # In the order in which they count: what we make goes before what is there already.
     config_maps = [*([wishes.config_map] if wishes.config_map else []), name]
-    volumes: list[dict[str, Any]] = [
-        {"name": CONFIG, "projected": {"sources": [{"configMap": {"name": one}} for one in config_maps]}},
-        {"name": STATE, "emptyDir": {}},
+    config = {"projected": {"sources": [{"configMap": {"name": one}} for one in config_maps]}}
+    empty: dict[str, Any] = {"emptyDir": {}}
+    volumes: list[tuple[str, PurePosixPath, bool, dict[str, Any] | None]] = [
+        (CONFIG, CONFIG_FOLDER, True, config),
+        (STATE, STATE_FOLDER, False, empty),
     ]
-    if plan.ledger is not None and not own_ledger:
-        volumes.append({"name": LEDGER, "emptyDir": {}})
-    volumes.append({"name": TEMPORARY, "emptyDir": {}})
-    if tokens:
-        volumes.append({"name": TOKENS, "projected": {"sources": tokens}})
+    if plan.ledger is not None:
+        volumes.append((LEDGER, plan.ledger, False, None if own_ledger else empty))
+    volumes.append((TEMPORARY, TEMPORARY_FOLDER, False, empty))
+    if plan.tokens is not None and tokens:
+        volumes.append((TOKENS, plan.tokens, True, {"projected": {"sources": tokens}}))
     for i, one in enumerate(plan.folders):
         # Group and owner may read, for the owner is root.
-        source: dict[str, Any] = {"secret": {"secretName": one.name, "defaultMode": 0o440}}
-        if one.kind == "configmap":
-            source = {"configMap": {"name": one.name}}
-        volumes.append({"name": f"{one.kind}-{i}", **source})
+        secret = {"secret": {"secretName": one.name, "defaultMode": 0o440}}
+        source = secret if one.kind == "secret" else {"configMap": {"name": one.name}}
+        volumes.append((f"{one.kind}-{i}", one.folder, True, source))
     return volumes
 
 
 def _token(audience: str) -> dict[str, Any]:
     """Return the source of a token of the pod's service account, in the file in which the dispatcher looks for it."""
-    path = quote(audience, safe="")
-    return {"serviceAccountToken": {"audience": audience, "expirationSeconds": TOKEN_SECONDS, "path": path}}
+    token = {"audience": audience, "expirationSeconds": TOKEN_SECONDS, "path": quote(audience, safe="")}
+    return {"serviceAccountToken": token}
 
 
 def _spread(topology: str, labels: Mapping[str, str]) -> dict[str, Any]:

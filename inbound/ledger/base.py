@@ -1,4 +1,4 @@
-"""What every ledger takes: `Range`, `Done`, `Settled` and notes, and the `Ledger` that records them."""
+"""The contract of every ledger: `Range`, `Done`, `Settled` and notes, and `Ledger`, which records them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from inbound.instruments import HistogramStatus
+from inbound.runtime.instruments import HistogramStatus
 
 #: What became of a commit: it is in ZooKeeper, it was refused by the epoch, or the answer was lost.
 Outcome = Literal["landed", "fenced", "unknown"]
@@ -25,13 +25,13 @@ NOTES: Mapping[str, frozenset[str]] = MappingProxyType(
         "skip": frozenset({"from", "to", "reason"}),
         "retention": frozenset({"first", "next"}),
         "truncated": frozenset({"position", "to", "cut"}),
-        "withheld": frozenset({"first", "next", "records"}),  # the last `begun`: its batch was not handed out after all
+        "withheld": frozenset({"first", "next", "records"}),  # the last `begun`: its batch was not delivered after all
     }
 )
 
 
 class Range(NamedTuple):
-    """Offsets `first` up to but without `next`, about to be handed to the processor as `records` records.
+    """Offsets `first` up to but without `next`, about to be delivered to the processor as `records` records.
 
     `commit` is the newest offset that the claim had been answered for by then, whether its commit had landed or was in
     flight; None: not known.
@@ -76,7 +76,7 @@ class Settled:
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerStatus:
-    """What a ledger has written since the start."""
+    """Counts of what a ledger has written since the start."""
 
     entries_total: int = 0
     bytes_total: int = 0
@@ -98,7 +98,7 @@ class Ledger(ABC):
 
     @abstractmethod
     def begun(self, entry: Range) -> None:
-        """Record that a range is about to be handed out. On return it survives SIGKILL; no fsync is waited for."""
+        """Record that a range is about to be delivered. On return it survives SIGKILL; it waits for no fsync."""
 
     @abstractmethod
     def done(self, entries: Sequence[Done]) -> None:
@@ -125,12 +125,12 @@ class Ledger(ABC):
         """
 
     def status(self) -> LedgerStatus | None:
-        """Return what it has written; None: it does not count that."""
+        """Return counts of what was written; None: it does not count."""
         return None
 
     @abstractmethod
     def close(self, *, clean: bool = True) -> None:
-        """Write the mark of a clean end, if it is one, and let go of everything. A second call does nothing."""
+        """Write the end mark, if the end is clean, and close everything. A second call does nothing."""
 
 
 def checked_facts(kind: str, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,3 +141,25 @@ def checked_facts(kind: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     if missing := NOTES[kind] - named.keys():
         raise ValueError(f"ledger note {kind!r}: the facts lack {', '.join(sorted(missing))}; give them by these names")
     return named
+
+
+class NoLedger(Ledger):
+    """Records nothing. What was lost or repeated can then not be proved."""
+
+    def begun(self, entry: Range) -> None:
+        pass
+
+    def done(self, entries: Sequence[Done]) -> None:
+        pass
+
+    def settled(self, entries: Sequence[Settled]) -> None:
+        pass
+
+    def note(self, kind: str, *, topic: str, partition: int, epoch: int, **facts: Any) -> None:
+        checked_facts(kind, facts)
+
+    def lacks(self, topic: str, partition: int, epoch: int) -> None:
+        pass
+
+    def close(self, *, clean: bool = True) -> None:
+        pass

@@ -1,4 +1,4 @@
-"""A ledger's lines as columns: what its Parquet files hold, and what Spark works on. Imports pyarrow when used.
+"""A ledger's lines as Arrow columns, for Parquet files and Spark. Imports pyarrow when used.
 
 Columns are the members of a line, `facts` (with the members that have no column) as JSON text. A line that can't be
 read is a row too, of kind `damaged` with its bytes in `raw`, so that a converted file hides nothing.
@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from inbound.errors import ConfigError, LedgerError
 from inbound.ledger.format import FORMAT_VERSION, seal, unseal
-from inbound.ledger.items import Corrupt, Entry, Item, TornTail
-from inbound.ledger.jsonl import read_line, read_record, run_of
+from inbound.ledger.jsonl import Corrupt, Entry, Item, TornTail, read_line, read_record, run_of
 from inbound.ledger.places import FilePath
 
 if TYPE_CHECKING:
@@ -141,15 +140,10 @@ def record_batches(
     topic: str, records: Iterable[tuple[int, int, bytes | None, bytes | None]]
 ) -> Iterator[pyarrow.RecordBatch]:
     """Yield records of a ledger's topic, each (partition, offset, key, value), as record batches of `schema`."""
-    return _batches(
-        (value or b"", read_record(topic, part, offset, key, value)) for part, offset, key, value in records
-    )
-
-
-def _batches(items: Iterable[tuple[bytes, Item]]) -> Iterator[pyarrow.RecordBatch]:
     rows: list[tuple[bytes, dict[str, Any]]] = []
-    for raw, item in items:
-        rows.append((raw, _row(item, raw)))
+    for partition, offset, key, value in records:
+        raw = value or b""
+        rows.append((raw, _row(read_record(topic, partition, offset, key, value), raw)))
         if len(rows) == ROWS:
             yield _batch(rows)
             rows = []
@@ -183,7 +177,7 @@ def parquet_batches(data: BinaryIO, path: FilePath) -> Iterator[pyarrow.RecordBa
 
 
 def write_parquet(lines: Iterable[bytes], path: FilePath, target: Path) -> None:
-    """Write the lines of the `.jsonl` file `path` to `target`, and look whether it is complete; it is not synced.
+    """Write the lines of the `.jsonl` file `path` to `target`, and check the count; it is not synced.
 
     Raises:
         LedgerError: as `read_file`.

@@ -1,7 +1,7 @@
 """Parquet of a ledger's `.jsonl` files, written by a process of its own.
 
-pyarrow takes 100 MiB that would stay, and lines are read by an interpreter that callbacks want. So a process is begun for the
-files that there are, told of one after the other, and ended. It ends by itself when who has begun it is gone.
+pyarrow takes 100 MiB that would stay, and lines are read by an interpreter that callbacks want. So a process is started for the
+files that there are, gets one after the other, and is ended. It also ends when its parent is gone.
 
 Both sides speak JSON lines: `{"path", "target"}` to its stdin, `{"size"}` or `{"problem"}` from its stdout.
 """
@@ -18,7 +18,7 @@ from collections.abc import Generator
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, BinaryIO, NoReturn, Protocol
+from typing import Any, BinaryIO, NoReturn
 
 from inbound.errors import InboundError, LedgerError
 from inbound.ledger.columns import write_parquet
@@ -30,7 +30,7 @@ from inbound.ledger.jsonl import split_lines
 LOOKS = (0.01, 0.2)
 #: How long it may take for a file, in seconds: a full one takes a few where it has a core.
 LONGEST = 600.0
-#: What it is asked to run: `-P` keeps the working directory out of its imports.
+#: The arguments of its interpreter: `-P` keeps the working directory out of its imports.
 COMMAND = (
     "-P",
     "-c",
@@ -40,23 +40,9 @@ COMMAND = (
 _NOT_NEEDED = "or set ledger.compact to false: lines are as good as Parquet, and larger"
 
 
-class Writer(Protocol):
-    """Writes Parquet of files, one at a time."""
-
-    def write(self, path: Path, data: BinaryIO, target: Path) -> Generator[float, None, None]:
-        """Write what stands in `path`, which `data` has open, to `target`. Yields how long to wait for the next step, in seconds.
-
-        When it has ended, `target` is whole, and not synced.
-
-        Raises:
-            LedgerError: it could not.
-        """
-
-    def close(self) -> None:
-        """There is nothing more to do for now."""
-
-
-def convert(writer: Writer, path: Path, data: BinaryIO, target: Path, disk: Disk) -> Generator[float, None, None]:
+def convert(
+    writer: ParquetWriter, path: Path, data: BinaryIO, target: Path, disk: Disk
+) -> Generator[float, None, None]:
     """Make Parquet of a `.jsonl` file: under another name first, synced, renamed. `path` stays.
 
     Raises:
@@ -68,40 +54,43 @@ def convert(writer: Writer, path: Path, data: BinaryIO, target: Path, disk: Disk
     try:
         yield from writer.write(path, data, temporary)
         os.utime(temporary, (status.st_mtime, status.st_mtime))  # by which its lines grow old
-        fd = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            disk.sync(fd)
-        finally:
-            os.close(fd)
+        disk.sync_path(temporary)
         temporary.replace(target)
-        disk.sync_directory(target.parent)
+        disk.sync_path(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-class Apart:
-    """A `Writer` that has a process of its own do it, begun with the first file. For one thread."""
+class ParquetWriter:
+    """Writes Parquet of files, one at a time, in a process of its own that the first file starts. For one thread."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
 
     def write(self, path: Path, data: BinaryIO, target: Path) -> Generator[float, None, None]:
+        """Write `path`, which `data` has open, as Parquet to `target`. Yields seconds until the next step.
+
+        When it has ended, `target` is whole, and not synced.
+
+        Raises:
+            LedgerError: it could not.
+        """
         over = False
         try:
             answer = yield from self._ask({"path": str(path.absolute()), "target": str(target.absolute())})
             over = True
         finally:
-            if not over:  # what it would still answer would be taken for the next file's
+            if not over:  # a late answer would be taken for the next file's
                 self.close()
         if (problem := answer.get("problem")) is not None:
             raise LedgerError(problem)
-        # Before the lines are deleted: whatever has answered, it was this converter, and it has read all of this file.
+        # Before the lines are deleted: check that this converter answered, and that it has read all of this file.
         if answer.get("size") != os.fstat(data.fileno()).st_size or not target.exists():
             self.close()
             raise LedgerError(f"{path}: {sys.executable} has not converted it")
 
     def close(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process."""
         child, self._child = self._child, None
         if child is not None:
             child.kill()
@@ -143,7 +132,7 @@ class Apart:
 def _begin() -> subprocess.Popen[bytes]:
     if not sys.executable:
         raise LedgerError(
-            f"nobody can convert it: this program does not know its interpreter. Run it by one, {_NOT_NEEDED}"
+            f"it cannot be converted: this program does not know its interpreter. Run it by one, {_NOT_NEEDED}"
         )
     try:
         child = subprocess.Popen(  # an interrupt at the terminal is for its parent
@@ -174,7 +163,7 @@ def _why_ended(child: subprocess.Popen[bytes]) -> str:
 
 
 class _NoPandas(MetaPathFinder):
-    """Says that pandas is not installed: pyarrow needs it for nothing that is done here, and it takes 50 MiB and 0.7 s."""
+    """Hides pandas from pyarrow, which does not need it here: it takes 50 MiB and 0.7 s."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         if name == "pandas":

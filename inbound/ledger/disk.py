@@ -1,10 +1,13 @@
-"""The few calls a ledger makes to the operating system, in one place so that a test can put a failing disk there."""
+"""The system calls of a ledger, in one place for tests with a failing disk; and its open file."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
+import secrets
+import threading
 from pathlib import Path
 
 _ADVICE = {
@@ -15,7 +18,7 @@ _ADVICE = {
     errno.EROFS: "mount the file system writable, or point ledger.path to another one",
     errno.ENOTDIR: "point ledger.path to a directory",
     errno.EEXIST: "point ledger.path to a directory",
-    errno.ENOENT: "do not remove the directory while inbound runs; it is made anew at the next try",
+    errno.ENOENT: "do not remove the directory while inbound runs; the next try creates it again",
     errno.EFBIG: "raise the limit on file sizes (ulimit -f); the next try goes to a fresh file",
     errno.EIO: "check the disk (see the kernel's log), or point ledger.path to another one",
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
@@ -36,7 +39,7 @@ def reason(error: OSError) -> str:
 def being_written(fd: int) -> bool | None:
     """Return whether another open file of this machine has the file locked; None: its file system knows no locks.
 
-    If nobody had, it is locked from now on, until `fd` is closed: two who ask don't both begin.
+    If none had, it is locked from now on, until `fd` is closed: two processes that ask don't both begin.
     """
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -53,7 +56,7 @@ def alive(pid: int) -> bool:
         os.kill(pid, 0)  # asks, and sends nothing
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # somebody else's
+    except PermissionError:  # another user's
         return True
     return True
 
@@ -66,9 +69,9 @@ class Disk:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
 
     def lock(self, fd: int) -> None:
-        """Say that this file is being written, for as long as it is open; on a file system without locks nobody can ask.
+        """Mark this file as being written, for as long as it is open; a file system without locks shows no mark.
 
-        Waits for whoever looks at the file just now: before its first line nobody does so for long.
+        Waits for a process that looks at the file just now: before its first line none does so for long.
         """
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
@@ -98,14 +101,114 @@ class Disk:
         missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         for folder in reversed(missing):
             folder.mkdir(exist_ok=True)  # another process may be making the same one
-            self.sync_directory(folder.parent)
+            self.sync_path(folder.parent)
         if not path.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 
-    def sync_directory(self, path: Path) -> None:
-        """Make the names in a directory survive power loss: syncing a new file does not record its name everywhere."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    def sync_path(self, path: Path) -> None:
+        """Make a file survive power loss, or the names in a directory: syncing a new file does not record its name everywhere."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self.sync(fd)
         finally:
             os.close(fd)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file, synced, whole or not at all; OSError: it can't be."""
+    made = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with open(made, "xb") as file:  # readable to whom the umask lets read
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        made.replace(path)
+    except BaseException:
+        made.unlink(missing_ok=True)
+        raise
+
+
+log = logging.getLogger("inbound.ledger")
+
+
+class OpenFile:
+    """A new file, open for appending, and locked so that others know.
+
+    All methods but `sync` and `unpin` are called under the ledger's lock.
+
+    `sync` runs without the lock, so that no other thread waits for the disk; a file with pins is closed only by the last unpin,
+    else a sync could hit another file that has got the same descriptor.
+    """
+
+    __slots__ = ("_disk", "_fd", "_lock", "_name_synced", "_pins", "deleted", "path", "retired", "size", "torn")
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self._disk = disk
+        self._fd = disk.create(path)
+        disk.lock(self._fd)
+        self._name_synced = False
+        self.path = path
+        self.size = 0
+        self._lock = threading.Lock()  # for pins, and whether it is retired
+        self._pins = 0
+        self.retired = False
+        #: The file was removed while we had it open.
+        self.deleted = False
+        #: A failed write left a part of a line at the end, and it could not be cut off.
+        self.torn = False
+
+    def append(self, data: bytes) -> None:
+        """Write lines, all or none of them. OSError leaves the file as it was, unless `torn` is set."""
+        written = 0
+        try:
+            while written < len(data):  # a disk that fills up takes a part first and refuses the rest
+                written += self._disk.write(self._fd, data[written:] if written else data)
+        except OSError:
+            self._cut(self._disk.stat(self._fd).st_size - written)
+            raise
+        self.size += len(data)
+
+    def check(self) -> None:
+        """Raise FileNotFoundError, and set `deleted`, if the file is gone: lines go there without any error."""
+        if self._disk.stat(self._fd).st_nlink == 0:
+            self.deleted = True
+            raise FileNotFoundError(errno.ENOENT, "it was deleted while in use", str(self.path))
+
+    def sync(self) -> None:
+        """Make all lines so far survive power loss; OSError: it is unknown which of them do."""
+        self._disk.sync(self._fd)
+        if not self._name_synced:
+            self._disk.sync_path(self.path.parent)
+            self._name_synced = True
+
+    def pin(self) -> None:
+        """Keep it open for a sync."""
+        with self._lock:
+            self._pins += 1
+
+    def unpin(self) -> None:
+        """Say that a sync is over."""
+        with self._lock:
+            self._pins -= 1
+            self._close_if_unused()
+
+    def retire(self) -> None:
+        """Write no more; close the file once no sync runs on it."""
+        with self._lock:
+            if not self.retired:
+                self.retired = True
+                self._close_if_unused()
+
+    def _cut(self, size: int) -> None:
+        try:
+            self._disk.truncate(self._fd, size)
+        except OSError as error:
+            self.torn = True
+            log.warning("ledger file %s: a torn line could not be cut off: %s", self.path, reason(error))
+
+    def _close_if_unused(self) -> None:
+        if self.retired and self._pins == 0:
+            try:
+                self._disk.close(self._fd)
+            except OSError as error:  # the descriptor is gone all the same; what was synced is not concerned
+                log.warning("ledger file %s: closing failed: %s", self.path, reason(error))

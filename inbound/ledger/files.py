@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import threading
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -12,10 +11,9 @@ from pathlib import Path
 from inbound.clock import Clock
 from inbound.errors import LedgerError
 from inbound.ledger.base import Done
-from inbound.ledger.disk import Disk, advice, reason
-from inbound.ledger.file import OpenFile
+from inbound.ledger.disk import Disk, OpenFile, advice, reason
 from inbound.ledger.format import FileName, path_part, seal, start_stamp
-from inbound.ledger.written import WrittenLedger
+from inbound.ledger.lines import WrittenLedger
 
 log = logging.getLogger("inbound.ledger")
 
@@ -27,7 +25,7 @@ class FilesLedger(WrittenLedger):
     """Writes `<directory>/<group>/<consumer>-<start>-<number>.jsonl`, never to a file of another run.
 
     One lock guards the current file and the sequence numbers; it is held for a `write()`, never during an fsync. Workers take
-    it for each batch, and whoever waits for it must also wait for the interpreter: `done` takes it once. A
+    it for each batch, and a thread that waits for it must also wait for the interpreter: `done` takes it once. A
     file that reaches `max_file_bytes` is ended and followed by the next. After a failure that leaves a file in an
     unknown state, the next call opens a fresh one: an fsync that failed must not be repeated on the same file, because
     the kernel marks the lost pages clean and answers the second one with success.
@@ -46,19 +44,13 @@ class FilesLedger(WrittenLedger):
         """Open the first file; LedgerError if that is not possible."""
         super().__init__(group, consumer_id, clock)
         self._directory = directory / path_part(group)
-        self._consumer_id = consumer_id
         self._max_file_bytes = max_file_bytes
         self._disk = disk or Disk()
-        self._lock = threading.Lock()
         # All below: under the lock.
-        self._closed = False
-        self._seq = 0
         self._started = int(clock.wall() * 1000)
-        self._number = 0  # of the newest file that was made
         self._file: OpenFile | None = None  # None: the next call opens a fresh one
         self._opened_at = 0  # the last number given before it was opened
         self._previous: str | None = None
-        self._why = "start"  # why the next file is opened
         #: The lines since the last fsync that no caller waits for, by number; those up to `_synced` are to be forgotten.
         self._unsynced: dict[int, bytes] = {}
         self._synced = 0
@@ -94,13 +86,8 @@ class FilesLedger(WrittenLedger):
                 )
         self._synced = max(self._synced, last)
 
-    @property
-    def closed(self) -> bool:
-        """Whether nothing more can be recorded."""
-        return self._closed
-
     def roll(self) -> None:
-        """End the current file if it has an entry, so that it can be shipped; the next entry opens the next one."""
+        """End the current file if it has an entry, so that it can be shipped."""
         with self._lock:
             if self._file is not None and self._seq > self._opened_at:
                 self._end_full(self._file)
@@ -108,10 +95,10 @@ class FilesLedger(WrittenLedger):
     def close(self, *, clean: bool = True) -> None:
         """Write the mark of a clean end, fsync, close. LedgerError if the mark may not be on the disk."""
         with self._lock:
-            if self._closed:
+            if self.closed:
                 return
             if not clean:
-                self._closed = True
+                self.closed = True
                 self._leave("")
                 return
             try:
@@ -120,7 +107,7 @@ class FilesLedger(WrittenLedger):
                 self._write(file, self._end_mark("closed"))
                 file.pin()
             finally:
-                self._closed = True
+                self.closed = True
                 if self._file is not None:
                     self._file.retire()
                     self._file = None
@@ -190,7 +177,7 @@ class FilesLedger(WrittenLedger):
     def _give_up(self, file: OpenFile, why: str, *, in_doubt: bool) -> None:
         log.warning("ledger file %s is given up: %s", file.path, why)
         file.retire()
-        if self._file is file or in_doubt:  # with a neighbour rolled on meanwhile, its lines go to the fresh file too
+        if self._file is file or in_doubt:  # where another thread has rolled on, its lines go to the fresh file too
             self._leave(why)
         self._in_doubt |= in_doubt
 
@@ -201,7 +188,7 @@ class FilesLedger(WrittenLedger):
         self._why = why
 
     def _present_file(self) -> OpenFile:
-        """Return the file to write to, which nobody has deleted; else lines since the last fsync go to a fresh one, too.
+        """Return the file to write to. If it was deleted, lines since the last fsync go to a fresh one, too.
 
         Not looked at for each line, as it costs as much as to write one: before a `done` and at a file's end.
         """
@@ -215,7 +202,7 @@ class FilesLedger(WrittenLedger):
 
     def _ready_file(self) -> OpenFile:
         """Return the file to write to: the current one, the next if that is full, or a fresh one after a failure."""
-        if self._closed:
+        if self.closed:
             raise LedgerError(f"ledger in {self._directory}: it is closed, so the entry is not recorded")
         if self._file is not None and self._file.size >= self._max_file_bytes:
             self._end_full(self._file)
@@ -237,7 +224,7 @@ class FilesLedger(WrittenLedger):
         except OSError as error:
             if file.deleted:
                 self._give_up(file, f"write failed: {reason(error)}", in_doubt=True)
-                what = "what it held is lost, and the entry is not recorded"
+                what = "its lines are lost, and the entry is not recorded"
                 raise self._failed(f"file {file.path}", what, error) from error
             log.warning("ledger file %s lacks its end mark: %s", file.path, reason(error))  # the next header says it
         self._leave("rolled")
@@ -268,10 +255,6 @@ class FilesLedger(WrittenLedger):
 
     def _end_mark(self, why: str) -> bytes:
         return self._sealed(self._lines.end(why, self._clock.wall()))
-
-    def _sealed(self, body: str) -> bytes:
-        """Seal a header or an end mark: they carry the last number given, and take none."""
-        return seal(f'{body},"seq":{self._seq}'.encode())
 
     def _failed(self, subject: str, what: str, error: OSError) -> LedgerError:
         self._failures += 1

@@ -58,12 +58,12 @@ def name_of(part: str) -> str:
 
 
 def temporary_name(name: str) -> str:
-    """Return what a file is called while this process makes it: what a killed process has begun may be written to yet."""
+    """Return the name of a file while this process writes it; no other process uses the same."""
     return f".{name}.{os.getpid()}.tmp"
 
 
 def is_temporary(name: str) -> bool:
-    """Whether that is the name of a file that is being made, or of a shipment under way; or its maker was killed."""
+    """Whether that is the name of an unfinished file or shipment, whose writer may be dead."""
     return name.startswith(".") and name.endswith(".tmp")
 
 
@@ -81,11 +81,6 @@ class FileName(NamedTuple):
     def run(self) -> str:
         """What all files of one process run share, and no other file of the group has."""
         return f"{path_part(self.consumer)}-{self.start}"
-
-    @property
-    def converted(self) -> str:
-        """The name of the file as Parquet."""
-        return f"{str(self).removesuffix(SUFFIX)}{PARQUET_SUFFIX}"
 
     def __str__(self) -> str:
         name = f"{self.run}-{self.number:04d}{SUFFIX}"

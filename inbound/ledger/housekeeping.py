@@ -1,4 +1,4 @@
-"""What becomes of a ledger's files that nobody writes to any more: Parquet at first, and nothing in the end."""
+"""Keeps a ledger's ended files: converts them to Parquet, and deletes them after their retention."""
 
 from __future__ import annotations
 
@@ -14,30 +14,32 @@ from typing import Any, BinaryIO
 
 from inbound.clock import Clock
 from inbound.errors import InboundError
-from inbound.ledger.conversion import Apart, Writer, convert
+from inbound.ledger.conversion import ParquetWriter, convert
 from inbound.ledger.disk import Disk, alive, being_written, reason
 from inbound.ledger.format import PARQUET_SUFFIX, SUFFIX, FileName, is_temporary, unseal
-from inbound.ledger.places import FilePath, Found, files_below, remove_file
+from inbound.ledger.places import FilePath, FoundFile, files_below, remove_file
+from inbound.runtime.backoff import Backoff
 
 log = logging.getLogger("inbound.ledger")
 
 #: How often a local folder is looked at, in seconds, and how long after the start for the first time.
 LOOK_EVERY, FIRST_LOOK = 60.0, 10.0
-#: What could not be converted is tried again ever more rarely, up to this, in seconds.
-TRY_EVERY = 3600.0
-#: Where locks can't tell whether somebody writes to a file, it counts as left after so many seconds without a change.
+#: Until a file that could not be converted is tried again.
+BACKOFF = Backoff(LOOK_EVERY, 3600.0)
+_NEVER = 0, float("-inf")
+#: Where locks can't tell whether a file is being written, it counts as left after so many seconds without a change.
 LEFT_AFTER = 86400.0
 
 
 class Housekeeping:
     """Converts ended files of a local ledger, its own and those of other runs, and deletes what is too old.
 
-    An active part (`inbound.driver.Part`): a step begins with a file, or looks whether another process has converted one.
+    An active part (`inbound.runtime.driver.Part`): a step begins with a file, or looks whether another process has converted one.
     """
 
     def __init__(
         self, folder: Path, clock: Clock, *, compact: bool, retention: float, disk: Disk | None = None,
-        writer: Writer | None = None,
+        writer: ParquetWriter | None = None,
     ) -> None:  # fmt: skip
         """`folder` is the ledger's; `retention` in seconds. Touches nothing yet."""
         self._folder = folder
@@ -45,11 +47,12 @@ class Housekeeping:
         self.compact = compact
         self.retention = retention
         self._disk = disk or Disk()
-        self._writer = writer or Apart()
+        self._writer = writer or ParquetWriter()
         self._work: Generator[float, None, None] | None = None
         self._next_look = clock.now() + FIRST_LOOK
         self._complaints: dict[FilePath, str] = {}
-        self._failed = _Failed()
+        #: Files that could not be converted: failures in a row, and not before when. A process takes 0.3 s of a core for each.
+        self._failed: dict[FoundFile, tuple[int, float]] = {}
 
     def run_once(self) -> float:
         """Do the next piece of work."""
@@ -79,7 +82,7 @@ class Housekeeping:
         except InboundError as error:
             self._complain(self._folder, str(error))
             return
-        self._failed.keep(found)
+        self._failed = {file: self._failed[file] for file in found if file in self._failed}
         for file in found:
             try:
                 yield from self._keep(file)
@@ -87,7 +90,7 @@ class Housekeeping:
                 self._complain(file.path, f"ledger file {file.path}: it stays as it is: {explained(error)}")
         self._writer.close()
 
-    def _keep(self, file: Found) -> Generator[float, None, None]:
+    def _keep(self, file: FoundFile) -> Generator[float, None, None]:
         path = file.path
         assert isinstance(path, Path)
         age = self._clock.wall() - file.modified
@@ -105,11 +108,12 @@ class Housekeeping:
                 target = path.with_name(path.name.removesuffix(SUFFIX) + PARQUET_SUFFIX)
                 if age > self.retention or target.exists():  # killed between the renaming and this
                     self._delete(path)
-                elif self.compact and self._failed.may_try(file, self._clock.now()):
+                elif self.compact and self._clock.now() >= self._failed.get(file, _NEVER)[1]:
                     try:
                         yield from convert(self._writer, path, data, target, self._disk)
                     except (InboundError, OSError):
-                        self._failed.add(file, self._clock.now())
+                        failures = self._failed.get(file, _NEVER)[0] + 1
+                        self._failed[file] = failures, self._clock.now() + BACKOFF.delay(failures)
                         raise
                     path.unlink(missing_ok=True)
 
@@ -123,38 +127,15 @@ class Housekeeping:
             log.warning("%s", message)
 
 
-class _Failed:
-    """Which files could not be converted, and when they are tried again: a process takes 0.3 s of a core for each."""
-
-    def __init__(self) -> None:
-        self._files: dict[tuple[FilePath, int, float], tuple[float, float]] = {}  # not before, and how long that was
-
-    def may_try(self, file: Found, now: float) -> bool:
-        return now >= self._files.get(_as_it_is(file), (now, 0.0))[0]
-
-    def keep(self, files: list[Found]) -> None:
-        """Forget all but these."""
-        there = set(map(_as_it_is, files))
-        self._files = {file: when for file, when in self._files.items() if file in there}
-
-    def add(self, file: Found, now: float) -> None:
-        wait = min(max(LOOK_EVERY, 2 * self._files.get(_as_it_is(file), (0.0, 0.0))[1]), TRY_EVERY)
-        self._files[_as_it_is(file)] = now + wait, wait
-
-
-def _as_it_is(file: Found) -> tuple[FilePath, int, float]:
-    return file.path, file.size, file.modified
-
-
 @contextmanager
 def ended(path: Path, age: float, *, shared: bool) -> Iterator[BinaryIO | None]:
-    """Open a `.jsonl` file if nobody writes to it any more, and keep others off it meanwhile; else yield None.
+    """Open a `.jsonl` file that has no writer any more, and lock it; yield None if it has one.
 
     On this machine the lock of its writer tells, from its first line on. Where that can't be asked, it is left when it
     has not changed for a day (`age`: seconds since its last change). In a folder that is `shared` between machines the
     locks of others may not be seen, so that their files count as left after a day too. So do those of a process of this
     machine that lives and holds no lock: earlier releases took none, and beside one of them, in a rolling upgrade,
-    the file that it writes would be taken away with the lines that come meanwhile.
+    the file that it writes would be deleted with the lines that it still appends.
     """
     try:
         data = path.open("r+b")
@@ -168,12 +149,12 @@ def ended(path: Path, age: float, *, shared: bool) -> Iterator[BinaryIO | None]:
         known = written is False and (
             host == socket.gethostname() and not _may_write_without_lock(header) if shared else host is not None
         )
-        there = os.fstat(data.fileno()).st_nlink > 0  # nobody else has just been through with it
+        there = os.fstat(data.fileno()).st_nlink > 0  # no other process has just handled it
         data.seek(0)
         yield data if there and (known or (not written and age > LEFT_AFTER)) else None
 
 
-def remove_left(files: Iterable[Found], wall: float) -> None:
+def remove_left(files: Iterable[FoundFile], wall: float) -> None:
     """Delete what conversions that were killed have left of theirs a day ago."""
     for file in files:
         if is_temporary(file.path.name) and wall - file.modified > LEFT_AFTER:
@@ -200,7 +181,7 @@ def explained(error: Exception) -> str:
 
 
 def _header_of(data: BinaryIO) -> dict[str, Any]:
-    """Return a file's header, of whatever version of the format; empty: it has no good one."""
+    """Return a file's header, of any version of the format; empty: it has no good one."""
     body = unseal(data.readline().removesuffix(b"\n"))
     header = json.loads(body) if body else None
     return header if isinstance(header, dict) and header.get("kind") == "header" else {}

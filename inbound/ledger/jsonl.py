@@ -1,15 +1,80 @@
-"""Lines as they stand in a `.jsonl` file, and as records of a ledger's topic: unsealed and taken apart."""
+"""Reads lines of `.jsonl` files and records of a ledger's topic: unsealed and parsed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Literal
 
 from inbound.errors import LedgerError
+from inbound.ledger.base import Outcome
 from inbound.ledger.format import FORMAT_VERSION, FileName, unseal
-from inbound.ledger.items import Corrupt, Entry, Item, TornTail
 from inbound.ledger.places import FilePath, RemotePath
+
+Format = Literal["jsonl", "parquet", "foreign"]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerFile:
+    """A file in a ledger's folder, as `list_files` finds it; `foreign`: nothing of a ledger's, and not read."""
+
+    path: FilePath
+    size: int  # bytes
+    format: Format
+    group: str
+    run: str | None  # None: foreign
+    number: int | None  # the how manieth file of its run, from 1
+    modified: float  # seconds since 1970; of a converted file, those of the lines in it
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One good line. Members that its kind lacks are None; unknown members are in `facts`.
+
+    `seq` counts the entries of a run from 1 without gaps; `header` and `end` carry the last number before them.
+    """
+
+    path: FilePath
+    line: int
+    kind: str
+    run: str
+    seq: int
+    group: str
+    consumer: str
+    wall: float
+    topic: str | None = None
+    partition: int | None = None
+    epoch: int | None = None
+    first: int | None = None
+    next: int | None = None
+    records: int | None = None
+    commit: int | None = None
+    outcome: Outcome | None = None
+    mzxid: int | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TornTail:
+    """A last line without its end: the process died while it wrote, or it is still writing."""
+
+    path: FilePath
+    offset: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Corrupt:
+    """A line that is not as it was written; `line` counts from 1. Its content is lost."""
+
+    path: FilePath
+    line: int
+    reason: str
+
+
+Item = Entry | TornTail | Corrupt
+
 
 #: Members of a line that an Entry has by name.
 _MEMBERS = frozenset(
@@ -49,7 +114,7 @@ def read_lines(lines: Iterable[bytes], path: FilePath) -> Iterator[Item]:
 
 
 def run_of(path: FilePath) -> str:
-    """Return the run that a file is of by its name; its header, if it has one, knows better."""
+    """Return a file's run by its name; its header, if it has one, is more exact."""
     name = FileName.parse(path.name)
     return path.stem if name is None else name.run
 

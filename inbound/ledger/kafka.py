@@ -12,7 +12,7 @@ from inbound.clock import Clock
 from inbound.errors import LedgerError
 from inbound.ledger.base import Done
 from inbound.ledger.format import FileName, seal, start_stamp
-from inbound.ledger.written import WrittenLedger
+from inbound.ledger.lines import WrittenLedger
 
 log = logging.getLogger("inbound.ledger")
 
@@ -20,12 +20,12 @@ log = logging.getLogger("inbound.ledger")
 ACK_TIMEOUT = 20.0
 #: How long to leave the brokers alone after they could not be reached, in seconds.
 RETRY = 1.0
-#: Lines that may be on their way. Beyond it the ledger counts as away: what nobody waits for would grow without bound.
+#: Lines that may be in flight. Beyond it the ledger counts as unavailable: the unacknowledged lines would grow without bound.
 MOST_UNACKNOWLEDGED = 4096
 
 
-class LedgerTopic(ABC):
-    """A producer for the ledger's topic: keeps the order of what it is given, or fails for good. Any thread."""
+class LedgerProducer(ABC):
+    """A producer for the ledger's topic: keeps the order of its records, or fails for good. Any thread."""
 
     @abstractmethod
     def send(self, key: bytes, value: bytes, answered: Callable[[Exception | None], None]) -> None:
@@ -41,7 +41,7 @@ class LedgerTopic(ABC):
 
 
 class KafkaLedger(WrittenLedger):
-    """Writes to a topic, through a producer that is made when first needed and made anew after it has failed.
+    """Writes to a topic, through a producer that is made when first needed, and replaced after it has failed.
 
     `done` returns when everything up to it is acknowledged; `begun`, `settled` and notes are sent and not waited for.
     What a failed producer had not acknowledged is sent again by the next one, under the same numbers.
@@ -49,7 +49,7 @@ class KafkaLedger(WrittenLedger):
 
     def __init__(
         self,
-        open_topic: Callable[[], LedgerTopic],
+        open_topic: Callable[[], LedgerProducer],
         name: str,
         group: str,
         consumer_id: str,
@@ -62,17 +62,11 @@ class KafkaLedger(WrittenLedger):
         self._ack_timeout = ack_timeout
         self._open_topic = open_topic
         self.topic = name
-        self._consumer_id = consumer_id
         self._start = start_stamp(int(clock.wall() * 1000))
         self._key = FileName(consumer_id, self._start, 0).run.encode()
-        self._lock = threading.Lock()
         # Under the lock, which is held while lines are given to the producer: their order is that of the numbers.
-        self._closed = False
-        self._seq = 0
         self._given = 0  # lines given to producers: each has a ticket, headers aside
-        self._number = 0  # of producers made
-        self._topic: LedgerTopic | None = None
-        self._why = "start"
+        self._topic: LedgerProducer | None = None
         self._not_before = 0.0
         self._refusal = ""
         # Under this, which the producer's thread takes too.
@@ -89,14 +83,14 @@ class KafkaLedger(WrittenLedger):
     def close(self, *, clean: bool = True) -> None:
         """Send the mark of a clean end, and wait until everything is acknowledged. LedgerError if it is not."""
         with self._lock:
-            if self._closed:
+            if self.closed:
                 return
             try:
                 if clean:
                     self._number_and_give(())
-                    self._give(self._ready(), self._sealed(self._lines.end("closed", self._clock.wall())))
+                    self._give(self._ready(), self._sealed(self._lines.end("closed", self._clock.wall()))[:-1])
             finally:
-                self._closed = True
+                self.closed = True
         try:
             self._wait(self._given)
         finally:
@@ -122,7 +116,7 @@ class KafkaLedger(WrittenLedger):
                 self._seq += 1
                 self._entries += 1
 
-    def _give(self, topic: LedgerTopic, line: bytes) -> None:
+    def _give(self, topic: LedgerProducer, line: bytes) -> None:
         """Give a line to the producer under the next ticket."""
         ticket = self._given + 1
         with self._answers:
@@ -137,7 +131,7 @@ class KafkaLedger(WrittenLedger):
         self._given = ticket
         self._bytes += len(line)
 
-    def _send(self, topic: LedgerTopic, ticket: int, line: bytes) -> None:
+    def _send(self, topic: LedgerProducer, ticket: int, line: bytes) -> None:
         topic.send(self._key, line, partial(self._answered, self._number, ticket))
 
     def _answered(self, producer: int, ticket: int, error: Exception | None) -> None:
@@ -167,9 +161,9 @@ class KafkaLedger(WrittenLedger):
 
     # The rest is called under the lock.
 
-    def _ready(self) -> LedgerTopic:
-        """Return the producer: the one of now, or another after a failure, with what the last one had not got through."""
-        if self._closed:
+    def _ready(self) -> LedgerProducer:
+        """Return the producer; after a failure a new one, with the unacknowledged lines of the last one."""
+        if self.closed:
             raise self._error("it is closed, so the entry is not recorded")
         with self._answers:
             failed = self._failed
@@ -179,27 +173,25 @@ class KafkaLedger(WrittenLedger):
             self._topic = self._open()
         return self._topic
 
-    def _open(self) -> LedgerTopic:
+    def _open(self) -> LedgerProducer:
         if self._clock.now() < self._not_before:
             raise LedgerError(self._refusal)
+        topic = None
         try:
             topic = self._open_topic()
-        except LedgerError as error:
-            self._not_before, self._refusal = self._clock.now() + RETRY, str(error)
-            raise
-        with self._answers:
-            self._number += 1
-            self._failed = None
-            again = list(self._unacknowledged.items())
-        name = FileName(self._consumer_id, self._start, self._number)
-        previous = f"{self._number - 1}" if self._number > 1 else None
-        try:
-            self._send(topic, 0, self._sealed(self._lines.header(name, previous, self._why, self._clock.wall())))
+            with self._answers:
+                self._number += 1
+                self._failed = None
+                again = list(self._unacknowledged.items())
+            name = FileName(self._consumer_id, self._start, self._number)
+            previous = f"{self._number - 1}" if self._number > 1 else None
+            self._send(topic, 0, self._sealed(self._lines.header(name, previous, self._why, self._clock.wall()))[:-1])
             for ticket, line in again:
                 self._send(topic, ticket, line)
         except LedgerError as error:
             self._not_before, self._refusal = self._clock.now() + RETRY, str(error)
-            topic.close()
+            if topic is not None:
+                topic.close()
             raise
         return topic
 
@@ -209,10 +201,6 @@ class KafkaLedger(WrittenLedger):
                 log.warning("ledger topic %s: its producer is given up: %s", self.topic, why)
             self._topic.close()
         self._topic, self._why = None, why
-
-    def _sealed(self, body: str) -> bytes:
-        """Seal a header or an end mark: they carry the last number given, and take none."""
-        return seal(f'{body},"seq":{self._seq}'.encode())[:-1]
 
     def _error(self, what: str) -> LedgerError:
         self._failures += 1

@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Mapping
+import threading
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import metadata
 from typing import Any
 
-from inbound.ledger.base import Done, Range, Settled
-from inbound.ledger.format import FORMAT_VERSION, FileName
+from inbound.clock import Clock
+from inbound.errors import LedgerError
+from inbound.ledger.base import Done, Ledger, LedgerStatus, Range, Settled, checked_facts
+from inbound.ledger.format import FORMAT_VERSION, FileName, seal
+from inbound.runtime.instruments import Histogram
 
 
-class Lines:
+class LedgerLines:
     """Formats the entries of one consumer. A constant per partition is kept, the numbers are put in by hand:
     `json.dumps` of a whole line would take longer than to write it. Any thread.
 
@@ -46,11 +52,12 @@ class Lines:
         )
 
     def note(self, kind: str, topic: str, partition: int, epoch: int, facts: Mapping[str, Any], wall: float) -> str:
-        owner = self._of(topic, partition)
-        return f'{{"kind":"{kind}",{owner},"epoch":{epoch},"facts":{_json(facts)},"wall":{wall:.3f}'
+        return (
+            f'{{"kind":"{kind}",{self._of(topic, partition)},"epoch":{epoch},"facts":{_json(facts)},"wall":{wall:.3f}'
+        )
 
     def degraded(self, lacking: Mapping[tuple[str, int, int], float], wall: float) -> list[str]:
-        """Since those times (seconds since 1970) something was done with partitions, under epochs, that is not in the ledger.
+        """Mark partitions, with epochs, whose entries since those times (seconds since 1970) are missing.
 
         The first line is of the run, for readers of earlier releases, who know no others.
         """
@@ -64,11 +71,11 @@ class Lines:
         ]
 
     def end(self, why: str, wall: float) -> str:
-        """The last line of a file: `rolled` if another follows, `closed` if the run ended in good order."""
+        """The last line of a file: `rolled` if another follows, `closed` if the run ended gracefully."""
         return f'{{"kind":"end",{self._owner},"why":"{why}","wall":{wall:.3f}'
 
     def header(self, name: FileName, previous: str | None, why: str, wall: float) -> str:
-        """The first line of a file: which it is, which came before it in this run, and why that one was left."""
+        """The first line of a file: its name, the file before it in this run, and why that one ended."""
         members = {
             "v": FORMAT_VERSION,
             "kind": "header",
@@ -107,3 +114,68 @@ def _writer() -> str:
         return f"inbound {metadata.version('inbound-kafka')}"
     except metadata.PackageNotFoundError:
         return "inbound (from a checkout)"
+
+
+class WrittenLedger(Ledger):
+    """Makes a line of each entry; each ledger has its own `done` and `close`, which wait."""
+
+    def __init__(self, group: str, consumer_id: str, clock: Clock) -> None:
+        self._lines = LedgerLines(group, consumer_id)
+        self._consumer_id = consumer_id
+        self._clock = clock
+        self._sync_seconds = Histogram()
+        self._lock = threading.Lock()
+        # Under the lock: what was written, the last number given, files or producers made, and why the next one is.
+        self._entries = self._bytes = self._failures = 0
+        self._seq = self._number = 0
+        self._why = "start"
+        self.closed = False  # whether nothing more can be recorded
+        # What is not recorded, and since when; under its own lock, for `lacks` waits for no write.
+        self._lacking: dict[tuple[str, int, int], float] = {}
+        self._lacking_lock = threading.Lock()
+
+    def begun(self, entry: Range) -> None:
+        self._append([self._lines.begun(entry, self._clock.wall())])
+
+    def settled(self, entries: Sequence[Settled]) -> None:
+        wall = self._clock.wall()
+        self._append([self._lines.settled(entry, wall) for entry in entries])
+
+    def note(self, kind: str, *, topic: str, partition: int, epoch: int, **facts: Any) -> None:
+        named = checked_facts(kind, facts)
+        self._append([self._lines.note(kind, topic, partition, epoch, named, self._clock.wall())])
+
+    def lacks(self, topic: str, partition: int, epoch: int) -> None:
+        with self._lacking_lock:
+            self._lacking.setdefault((topic, partition, epoch), self._clock.wall())
+
+    def status(self) -> LedgerStatus:
+        return LedgerStatus(
+            entries_total=self._entries,
+            bytes_total=self._bytes,
+            failures_total=self._failures,
+            sync_seconds=self._sync_seconds.status(),
+        )
+
+    @contextmanager
+    def _marked(self, bodies: Sequence[str]) -> Iterator[Sequence[str]]:
+        """Put lines `degraded` before these lines, which are written inside, if entries before them are missing."""
+        with self._lacking_lock:
+            lacking, self._lacking = self._lacking, {}
+        if not lacking:
+            yield bodies
+            return
+        try:
+            yield [*self._lines.degraded(lacking, self._clock.wall()), *bodies]
+        except LedgerError:
+            with self._lacking_lock:
+                self._lacking = {**self._lacking, **lacking}
+            raise
+
+    def _sealed(self, body: str) -> bytes:
+        """Seal a header or an end mark: they carry the last number given, and take none."""
+        return seal(f'{body},"seq":{self._seq}'.encode())
+
+    @abstractmethod
+    def _append(self, bodies: Sequence[str]) -> object:
+        """Write lines under the next numbers. LedgerError as the verbs."""

@@ -15,7 +15,7 @@ Verb = Literal["begun", "done", "settled", "note", "close"]
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """An event of a partition, as given to `Ledger.note`; `degraded`: as told to `Ledger.lacks`."""
+    """An event of a partition, as given to `Ledger.note`; `degraded`: as given to `Ledger.lacks`."""
 
     kind: str
     topic: str
@@ -28,7 +28,7 @@ Recorded = Range | Done | Settled | Note
 
 
 class MemoryLedger(Ledger):
-    """Keeps what it is given in `entries`, in order; `fail_next` and `fail` make it fail like a disk."""
+    """Keeps its entries in order; `fail_next` and `fail` make it fail like a disk."""
 
     def __init__(self) -> None:
         self.entries: list[Recorded] = []
@@ -38,7 +38,7 @@ class MemoryLedger(Ledger):
         self._failures: list[tuple[Verb | None, Exception]] = []
         self._full = False
         self._lacking: dict[tuple[str, int, int], None] = {}
-        #: Told of what is recorded, and (false) of what is not.
+        #: Called with what is recorded, and (false) with what is not.
         self.on_entries: Callable[[Sequence[Recorded], bool], None] = lambda entries, recorded: None
 
     def fail_next(self, error: Exception, verb: Verb | None = None) -> None:
@@ -47,11 +47,11 @@ class MemoryLedger(Ledger):
             self._failures.append((verb, error))
 
     def fail(self) -> None:
-        """Take nothing from now on."""
+        """Refuse every entry from now on."""
         self._full = True
 
     def work_again(self) -> None:
-        """Take what is given again."""
+        """Accept entries again."""
         self._full = False
 
     def begun(self, entry: Range) -> None:

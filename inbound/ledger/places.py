@@ -1,4 +1,4 @@
-"""Where a ledger's files are: a local folder, or a folder behind a URI that one of pyarrow's file systems takes.
+"""A ledger's folder: local, or behind a URI of one of pyarrow's file systems.
 
 pyarrow is imported when a URI is used, and only then.
 """
@@ -64,7 +64,7 @@ FilePath = Path | RemotePath
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundFile:
     """A file that a listing has found."""
 
     path: FilePath
@@ -72,16 +72,11 @@ class Found:
     modified: float  # seconds since 1970
 
 
-def is_uri(place: Path | str | RemotePath) -> bool:
-    """Return whether a place is a URI rather than a path of this machine."""
-    return isinstance(place, RemotePath) or (isinstance(place, str) and "://" in place)
-
-
 def place_of(place: Path | str | RemotePath) -> FilePath:
     """Return a place as a path: a text with `://` in it is a URI."""
     if isinstance(place, (Path, RemotePath)):
         return place
-    return RemotePath(place) if is_uri(place) else Path(place)
+    return RemotePath(place) if "://" in place else Path(place)
 
 
 def without_options(uri: str) -> str:
@@ -90,7 +85,7 @@ def without_options(uri: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
 
 
-def files_below(folder: FilePath, *, missing_ok: bool = False) -> list[Found]:
+def files_below(folder: FilePath, *, missing_ok: bool = False) -> list[FoundFile]:
     """List the files in the folders of `folder`, one level down, sorted by path.
 
     Raises:
@@ -99,9 +94,8 @@ def files_below(folder: FilePath, *, missing_ok: bool = False) -> list[Found]:
     try:
         if isinstance(folder, Path) and missing_ok and not folder.exists():
             return []
-        if isinstance(folder, Path):
-            return sorted(_local_files(folder), key=lambda found: str(found.path))
-        return sorted(_remote_files(folder, missing_ok), key=lambda found: str(found.path))
+        found = _local_files(folder) if isinstance(folder, Path) else _remote_files(folder, missing_ok)
+        return sorted(found, key=lambda file: str(file.path))
     except OSError as error:
         raise LedgerError(
             f"ledger directory {folder}: it cannot be listed ({_reason(error)}); check ledger.path and its rights"
@@ -118,7 +112,7 @@ def open_file(path: FilePath) -> BinaryIO:
 
 
 def put_file(source: Path, target: RemotePath) -> None:
-    """Copy a local file, whole or not at all, and check that it has arrived. OSError: it is not known to be there."""
+    """Copy a local file, whole or not at all, and check its arrival. OSError: it may be missing."""
     system, root = file_system(target.base)
     path = _below(root, target.relative)
     folder, _, name = path.rpartition("/")
@@ -194,19 +188,19 @@ def _pyarrow(uri: str) -> None:
         ) from error
 
 
-def _local_files(folder: Path) -> Iterator[Found]:
+def _local_files(folder: Path) -> Iterator[FoundFile]:
     if not folder.is_dir():
         raise LedgerError(f"ledger directory {folder}: there is no such directory; check ledger.path")
     for path in folder.glob("*/*"):
         try:
             status = path.stat()
         except FileNotFoundError:
-            continue  # it was converted, shipped or deleted meanwhile
+            continue  # it was just converted, shipped or deleted
         if path.is_file():
-            yield Found(path, status.st_size, status.st_mtime)
+            yield FoundFile(path, status.st_size, status.st_mtime)
 
 
-def _remote_files(folder: RemotePath, missing_ok: bool) -> Iterator[Found]:
+def _remote_files(folder: RemotePath, missing_ok: bool) -> Iterator[FoundFile]:
     from pyarrow.fs import FileSelector, FileType
 
     system, root = file_system(folder.base)
@@ -215,7 +209,7 @@ def _remote_files(folder: RemotePath, missing_ok: bool) -> Iterator[Found]:
     for info in system.get_file_info(FileSelector(root, recursive=True, allow_not_found=missing_ok)):
         relative = info.path[len(root) :].strip("/")
         if info.type == FileType.File and relative.count("/") == 1:
-            yield Found(folder / relative, info.size, (info.mtime_ns or 0) / 1e9)
+            yield FoundFile(folder / relative, info.size, (info.mtime_ns or 0) / 1e9)
 
 
 def _below(root: str, relative: str) -> str:

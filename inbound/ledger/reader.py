@@ -1,8 +1,8 @@
-"""Reading the ledger's files, `.jsonl` and `.parquet` alike, from a local folder or a URI."""
+"""Reads the ledger's files, `.jsonl` and `.parquet` alike, from a local folder or a URI."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -11,8 +11,7 @@ from inbound.errors import LedgerError
 from inbound.ledger import columns
 from inbound.ledger.disk import reason
 from inbound.ledger.format import PARQUET_SUFFIX, SUFFIX, FileName, name_of
-from inbound.ledger.items import Corrupt, Entry, Format, Item, LedgerFile, TornTail
-from inbound.ledger.jsonl import read_lines, split_lines
+from inbound.ledger.jsonl import Corrupt, Entry, Format, Item, LedgerFile, TornTail, read_lines, split_lines
 from inbound.ledger.places import FilePath, RemotePath, files_below, open_file, place_of
 
 if TYPE_CHECKING:
@@ -48,14 +47,11 @@ def list_files(place: Path | str | RemotePath, group: str | None = None) -> list
         if file.path.name.startswith(".") or (group is not None and of != group):
             continue
         name = FileName.parse(file.path.name)
-        kind: Format = "foreign"
-        if name is not None:
-            kind = "parquet" if file.path.name.endswith(PARQUET_SUFFIX) else "jsonl"
-        found.append(
-            LedgerFile(
-                file.path, file.size, kind, of, name.run if name else None, name.number if name else None, file.modified
-            )
-        )
+        if name is None:
+            found.append(LedgerFile(file.path, file.size, "foreign", of, None, None, file.modified))
+            continue
+        kind: Format = "parquet" if file.path.name.endswith(PARQUET_SUFFIX) else "jsonl"
+        found.append(LedgerFile(file.path, file.size, kind, of, name.run, name.number, file.modified))
     converted = {(file.group, file.run, file.number) for file in found if file.format == "parquet"}
     return sorted((f for f in found if f.format != "jsonl" or (f.group, f.run, f.number) not in converted), key=_order)
 
@@ -90,9 +86,7 @@ def read_directory(directory: Path | str | RemotePath) -> Iterator[Item]:
     """
     run: tuple[str, str | None] | None = None
     seen = _Numbers()
-    for file in list_files(directory):
-        if file.format == "foreign":
-            continue
+    for file in (file for file in list_files(directory) if file.format != "foreign"):
         if run != (file.group, file.run):
             run, seen = (file.group, file.run), _Numbers()
         for item in read_file(file.path):
@@ -132,20 +126,90 @@ class _Numbers:
     """A set of integers that come nearly in order, kept as a few ranges."""
 
     def __init__(self) -> None:
-        self._ranges: list[list[int]] = []  # [first, next], ascending, not touching
+        self._ranges: list[OffsetRange] = []  # ascending, not touching
 
     def add(self, number: int) -> bool:
         """Return whether the number is new."""
         if self._ranges and self._ranges[-1][1] == number:  # nearly always
-            self._ranges[-1][1] += 1
+            self._ranges[-1] = self._ranges[-1][0], number + 1
             return True
         if any(first <= number < end for first, end in reversed(self._ranges)):
             return False
-        merged: list[list[int]] = []
-        for first, end in sorted([*self._ranges, [number, number + 1]]):
-            if merged and merged[-1][1] == first:
-                merged[-1][1] = end
-            else:
-                merged.append([first, end])
-        self._ranges = merged
+        self._ranges = _merged([*self._ranges, (number, number + 1)])
         return True
+
+
+#: Offsets from the first up to but without the second.
+OffsetRange = tuple[int, int]
+
+
+def open_ranges(items: Iterable[Item]) -> dict[tuple[str, int], list[OffsetRange]]:
+    """Return, per partition, the ranges that were begun and that no landed commit covers; none: not in the result.
+
+    A commit covers what was begun before it: under its own epoch earlier in the run, or under any older epoch. So
+    the order is that of epochs and sequence numbers, never of clocks. `items` is what `read_directory` yields.
+    """
+    partitions: dict[tuple[str, int], dict[int, _Epoch]] = {}
+    for item in items:
+        if not isinstance(item, Entry) or item.topic is None or item.partition is None or item.epoch is None:
+            continue
+        epoch = partitions.setdefault((item.topic, item.partition), {}).setdefault(item.epoch, _Epoch())
+        if item.kind == "begun" and item.first is not None and item.next is not None:
+            epoch.begun(item.first, item.next)
+        elif item.kind == "withheld":
+            epoch.withheld()
+        elif item.kind == "settled" and item.outcome == "landed" and item.commit is not None:
+            epoch.landed(item.commit)
+    found = {partition: _still_open(epochs) for partition, epochs in sorted(partitions.items())}
+    return {partition: ranges for partition, ranges in found.items() if ranges}
+
+
+def died(items: Iterable[Item]) -> list[FilePath]:
+    """Return the last file of each run without a clean end: the process was killed, or it is running now."""
+    runs: dict[tuple[FilePath, str], tuple[FilePath, bool]] = {}
+    for item in items:
+        name = FileName.parse(item.path.name)
+        clean = isinstance(item, Entry) and item.kind == "end" and item.facts.get("why") == "closed"
+        runs[item.path.parent, item.path.stem if name is None else name.run] = item.path, clean
+    return [path for path, clean in runs.values() if not clean]
+
+
+class _Epoch:
+    """What happened to a partition under one epoch, in the order of one run."""
+
+    def __init__(self) -> None:
+        self.open: list[OffsetRange] = []
+        self._before: list[OffsetRange] = []  # the last `begun`
+        self.committed = 0  # the highest offset that landed
+
+    def begun(self, first: int, end: int) -> None:
+        self._before, self.open = self.open, _merged([*self.open, (first, end)])
+
+    def withheld(self) -> None:
+        self.open = self._before
+
+    def landed(self, commit: int) -> None:
+        self.open = _above(self.open, commit)
+        self._before = _above(self._before, commit)  # it may land between a `begun` and its `withheld`
+        self.committed = max(self.committed, commit)
+
+
+def _still_open(epochs: dict[int, _Epoch]) -> list[OffsetRange]:
+    ranges: list[OffsetRange] = []
+    for _, epoch in sorted(epochs.items()):
+        ranges = _merged([*_above(ranges, epoch.committed), *epoch.open])
+    return ranges
+
+
+def _above(ranges: list[OffsetRange], commit: int) -> list[OffsetRange]:
+    return [(max(first, commit), end) for first, end in ranges if end > commit]
+
+
+def _merged(ranges: list[OffsetRange]) -> list[OffsetRange]:
+    merged: list[OffsetRange] = []
+    for first, end in sorted(ranges):
+        if merged and first <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((first, end))
+    return merged

@@ -11,16 +11,17 @@ from typing import BinaryIO
 
 from inbound.clock import Clock
 from inbound.errors import InboundError, LedgerError
-from inbound.ledger.conversion import Apart, Writer
+from inbound.ledger.conversion import ParquetWriter
 from inbound.ledger.files import FilesLedger
 from inbound.ledger.format import PARQUET_SUFFIX, SUFFIX, FileName, path_part, temporary_name
 from inbound.ledger.housekeeping import delete_old, ended, explained, remove_left
-from inbound.ledger.places import Found, RemotePath, files_below, put_file, without_options
+from inbound.ledger.places import FoundFile, RemotePath, files_below, put_file, without_options
+from inbound.runtime.backoff import Backoff
 
 log = logging.getLogger("inbound.ledger")
 
-#: How long to wait after a failure, in seconds: doubling from the first to the second.
-BACKOFF = (1.0, 300.0)
+#: How long to wait after failures.
+BACKOFF = Backoff(1.0, 300.0)
 #: How often files at the target are looked through for old ones, in seconds.
 RETENTION_EVERY = 3600.0
 #: After so many failures in one go the rest waits.
@@ -28,20 +29,20 @@ _PATIENCE = 3
 
 
 def spool_of(uri: str, spool: Path) -> Path:
-    """Return the folder below `spool` for what goes to a URI; another URI has another, so that none gets its files."""
+    """Return the spool folder of a URI below `spool`; each URI has its own."""
     return spool / f"{path_part(without_options(uri))[:80]}-{hashlib.sha256(uri.encode()).hexdigest()[:8]}"
 
 
 class Shipping:
-    """Ends the files of this process's ledgers every so often, and ships all files of the spool that are ended.
+    """Ends the files of this process's ledgers regularly, and ships all ended files of the spool.
 
-    An active part (`inbound.driver.Part`). A file of the spool is deleted when its copy is known to be there, whole;
+    An active part (`inbound.runtime.driver.Part`). A file of the spool is deleted when its copy is known to be there, whole;
     what a dead process left in it is shipped by the next one. Attributes may be read by any thread.
     """
 
     def __init__(
         self, spool: Path, uri: str, clock: Clock, *, compact: bool, interval: float, retention: float,
-        writer: Writer | None = None,
+        writer: ParquetWriter | None = None,
     ) -> None:  # fmt: skip
         """`spool` is what `spool_of` gives; durations in seconds. Connects to nothing."""
         self._spool = spool
@@ -50,7 +51,7 @@ class Shipping:
         self.compact = compact
         self.interval = interval
         self.retention = retention
-        self._writer = writer or Apart()
+        self._writer = writer or ParquetWriter()
         self._ledgers: list[FilesLedger] = []
         self._lock = threading.Lock()  # over `_ledgers`
         self._next = clock.now()
@@ -79,7 +80,7 @@ class Shipping:
         self.ship()
         wait = self.interval
         if self.problem is not None:
-            wait = min(BACKOFF[0] * 2 ** min(self._failed_in_a_row - 1, 16), BACKOFF[1])
+            wait = BACKOFF.delay(self._failed_in_a_row)
         elif self._clock.now() >= self._next_retention:
             self._delete_old()
         self._next = self._clock.now() + wait
@@ -91,7 +92,7 @@ class Shipping:
             self._roll()
         errors: list[Exception] = []
         files = size = 0
-        found = self._found()
+        found = [one for one in files_below(self._spool, missing_ok=True) if FileName.parse(one.path.name) is not None]
         self.files, self.bytes = len(found), sum(file.size for file in found)
         for file in found:
             try:
@@ -127,11 +128,7 @@ class Shipping:
             except LedgerError as error:
                 log.warning("%s", error)
 
-    def _found(self) -> list[Found]:
-        found = files_below(self._spool, missing_ok=True)
-        return [file for file in found if FileName.parse(file.path.name) is not None]
-
-    def _ship(self, file: Found) -> bool:
+    def _ship(self, file: FoundFile) -> bool:
         """Ship one file; False if it is still being written."""
         path = file.path
         assert isinstance(path, Path)

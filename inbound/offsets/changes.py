@@ -1,12 +1,13 @@
-"""Sets, or takes back, a stopped group's offsets of one topic: in one transaction that no live member can overlap.
+"""Sets or deletes a stopped group's offsets of one topic, in one transaction.
 
-A child list cannot be checked in a transaction, but a node with children cannot be deleted. So the transaction deletes
-`ids` and `owners/<topic>` and creates them again: it is refused while any member is registered, or any partition owned.
+No live member can overlap it. A child list cannot be checked in a transaction, but a node with children cannot be deleted.
+So the transaction deletes `ids` and `owners/<topic>` and creates them again: it is refused while any member is registered, or
+any partition owned.
 
-    1. nobody is registered when we look;  2. a member registers;  3. our transaction is refused, nothing is done.
+    1. no member is registered when we look;  2. a member registers;  3. our transaction is refused, nothing is done.
     1. our transaction is done;  2. a member registers and claims;  3. it reads the offset after its claim: the new one.
 
-Every epoch is moved on with its offset. So what a zombie has under way (a process that is cut off, or was stopped by
+Every epoch is moved on with its offset. So anything that a zombie has in flight (a process that is cut off, or was stopped by
 SIGSTOP, and still believes in its claim) is refused: commit, release and recovery check the epoch.
 """
 
@@ -14,8 +15,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from inbound.coordinators.nodes import (
     OPEN,
@@ -37,13 +39,16 @@ from inbound.coordinators.zookeeper import (
     RefusedError,
     SetData,
     ZooKeeper,
+    get_all,
 )
 from inbound.errors import InboundError, TransientError, ZkUnavailableError
 from inbound.offsets.model import Logs
-from inbound.offsets.nodes import get_all, many, reconnected
+from inbound.offsets.nodes import many, reconnected
 from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: Who stands in the epoch nodes as the one that claimed last.
 BY = "inbound offsets"
@@ -71,7 +76,7 @@ class Change:
 
 
 def outside(topic: str, offsets: Mapping[int, int], logs: Logs) -> list[str]:
-    """Return why offsets cannot be those of a topic's partitions: a line for each that is not in its log. Pure."""
+    """Return a line for each offset that is not in its partition's log. Pure."""
     meta = logs.topics.get(topic)
     if meta is None:
         return [f"{topic}: the brokers have no such topic; create it, or correct its name"]
@@ -133,7 +138,7 @@ class TopicOffsets:
                 if tried and (done := tried.get(await self._nonce(min(new)))) is not None:
                     return done
                 await self._refuse_if_alive(await self._zk.get(self._paths.gate(self._topic)))
-                # A new one each time: it remembers what it has made, and somebody may have deleted that.
+                # A new one each time: it remembers the nodes that it created, and another process may have deleted them.
                 await Ownership(self._zk, self._group, BY).ensure(self._topic, max(partitions, max(new) + 1))
                 nonce = os.urandom(8).hex()
                 changes, ops = await self._operations(new, nonce)
@@ -171,8 +176,9 @@ class TopicOffsets:
             Check(paths.gate(topic), gate.stat.version if gate is not None else 0),
         ]
         for p, epoch, offset in zip(numbers, epochs, offsets, strict=True):
-            before, to = self._info(p, epoch), new[p]
+            before = self._decoded(decode_epoch, paths.epoch(topic, p), epoch) or EpochInfo("", 0, "")
             old = self._offset(p, offset) if before.is_about(self._topic_id) else None
+            to = new[p]
             info = self._moved(before, nonce, old, to)
             ops += [
                 SetData(paths.epoch(topic, p), info.encode(), epoch.stat.version if epoch is not None else 0),
@@ -185,16 +191,8 @@ class TopicOffsets:
             changes.append(Change(topic, p, old, to))
         return changes, ops
 
-    def _info(self, p: int, node: Node | None) -> EpochInfo:
-        path = self._paths.epoch(self._topic, p)
-        try:
-            return (decode_epoch(path, node.data) if node is not None else None) or EpochInfo("", 0, "")
-        except BadNodeError as error:
-            log.warning("%s; what it held is overwritten", error)
-            return EpochInfo("", 0, "")
-
     def _moved(self, before: EpochInfo, nonce: str, old: int | None, new: int | None) -> EpochInfo:
-        """Return what the epoch node is to hold: ours, with the topic ids that stood there, and a note of the move."""
+        """Return the epoch node's new content: ours, with the old topic ids, and a note of the move."""
         before = before.before_a_move(self._topic_id, old)
         note = before.noted() if old == new else None
         if new is not None and new != old:
@@ -203,15 +201,16 @@ class TopicOffsets:
         # The offsets are about the topic as the brokers have it now. Were an older one's id left, the first claim would
         # take the topic for recreated since, and begin at 0.
         notes = replace(before, reset=note, claimed=before.was_claimed, leader_epoch=None)
-        moved = replace(notes, consumer=BY, session=0, nonce=nonce)
-        return moved.of_topic(self._topic_id)
+        return replace(notes, consumer=BY, session=0, nonce=nonce).of_topic(self._topic_id)
 
     def _offset(self, p: int, node: Node | None) -> int | None:
-        path = self._paths.offset(self._topic, p)
+        return self._decoded(decode_offset, self._paths.offset(self._topic, p), node)
+
+    def _decoded(self, decode: Callable[[str, bytes], T | None], path: str, node: Node | None) -> T | None:
         try:
-            return decode_offset(path, node.data) if node is not None else None
+            return decode(path, node.data) if node is not None else None
         except BadNodeError as error:
-            log.warning("%s; what it held is overwritten", error)
+            log.warning("%s; its content is overwritten", error)
             return None
 
     async def _refuse_if_alive(self, gate: Node | None) -> None:

@@ -11,7 +11,7 @@ from inbound.coordinators.paths import path_part
 from inbound.errors import ConfigError
 from inbound.offsets.model import Row
 
-#: Longer names are quoted, whatever is in them: Kafka's tool does not look at those.
+#: Longer names are always quoted: Kafka's tool does not check which characters they have.
 _LONGEST_PLAIN = 24
 _ODD = re.compile(r'[,"\x00-\x20]')
 _FORMAT = "need topic,partition,offset, or with several groups group,topic,partition,offset"
@@ -19,7 +19,7 @@ _FORMAT = "need topic,partition,offset, or with several groups group,topic,parti
 _LARGEST = 2**63 - 1
 
 
-class Wanted(NamedTuple):
+class WantedOffset(NamedTuple):
     """One line: the offset that a partition is to have. `line` is where it stands in the file."""
 
     group: str
@@ -35,15 +35,15 @@ MOST_PROBLEMS = 20
 
 def csv_text(rows: Iterable[Row], *, groups: bool) -> str:
     """Return a line for each partition that has an offset; with `groups` each begins with its group."""
-    lines = []
-    for row in rows:
-        if row.committed is not None:
-            names = [row.group, row.topic] if groups else [row.topic]
-            lines.append(f"{','.join([*map(_quoted, names), str(row.partition), str(row.committed)])}\n")
-    return "".join(lines)
+    lines = (
+        ([row.group, row.topic] if groups else [row.topic], row.partition, row.committed)
+        for row in rows
+        if row.committed is not None
+    )
+    return "".join(f"{','.join(map(_quoted, names))},{partition},{offset}\n" for names, partition, offset in lines)
 
 
-def read_csv(text: str, name: str, group: str | None = None, default: str | None = None) -> list[Wanted]:
+def read_csv(text: str, name: str, group: str | None = None, default: str | None = None) -> list[WantedOffset]:
     """Return what the lines of a file say.
 
     `group` is the only one that they may be about; without it, `default` is whose a line is that names none.
@@ -51,7 +51,7 @@ def read_csv(text: str, name: str, group: str | None = None, default: str | None
     Raises:
         ConfigError: lines that cannot be used, each with file and line.
     """
-    found: list[Wanted] = []
+    found: list[WantedOffset] = []
     problems: list[str] = []
     seen: dict[tuple[str, str, int], int] = {}
     reader = csv.reader(text.splitlines(), strict=True)
@@ -87,7 +87,7 @@ def read_csv(text: str, name: str, group: str | None = None, default: str | None
     return found
 
 
-def _wanted(cells: list[str], group: str | None, default: str | None, line: int) -> Wanted:
+def _wanted(cells: list[str], group: str | None, default: str | None, line: int) -> WantedOffset:
     if len(cells) not in (3, 4):
         raise ConfigError(f"has {len(cells)} columns; {_FORMAT}")
     named = cells[0] if len(cells) == 4 else group or default
@@ -96,7 +96,7 @@ def _wanted(cells: list[str], group: str | None, default: str | None, line: int)
     if group is not None and named != group:
         raise ConfigError(f"is of group {named!r}, not of {group!r}; leave --group out, or take the line out")
     topic, partition, offset = cells[-3:]
-    return Wanted(
+    return WantedOffset(
         path_part(named, "group"), path_part(topic, "topic"),
         _number(partition, "partition", 2**31 - 1), _number(offset, "offset", _LARGEST), line,
     )  # fmt: skip

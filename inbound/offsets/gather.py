@@ -1,19 +1,100 @@
-"""Puts a group's offsets together: what a configuration says of it, what ZooKeeper has, what the brokers say."""
+"""Puts a group's offsets together, from configuration, ZooKeeper and brokers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Any
 
 from inbound.clock import Clock
-from inbound.config import ChannelConfig
+from inbound.config import ChannelConfig, ReaderConfig
 from inbound.coordinators.zookeeper import ZooKeeper
-from inbound.kafka.base import LogClient
+from inbound.errors import BrokerUnavailableError
+from inbound.kafka.base import LogClient, LogRange, TopicMeta
+from inbound.kafka.clients.choice import connector
 from inbound.offsets.changes import OffsetsError
-from inbound.offsets.logs import ANSWER_SECONDS, Way, ask_logs, together
-from inbound.offsets.model import ALL, First, GroupNodes, Logs, Row, Selection, rows_of
+from inbound.offsets.model import ALL, First, GroupSnapshot, Logs, PartitionSelection, Row, rows_of
 from inbound.offsets.nodes import group_names, read_group
-from inbound.topic_names import chooser
+from inbound.runtime.patterns import chooser
+from inbound.topic_partition import TopicPartition
+
+#: How long all partitions' leaders may take together, in seconds.
+ANSWER_SECONDS = 10.0
+#: How often to ask the client for answers that have come, in seconds.
+_AGAIN = 0.03
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a group reads: which client, and whether what is in open transactions counts as the log's."""
+
+    client: str = "kafka-python"
+    isolation: str = "read_committed"
+
+    @classmethod
+    def of(cls, channel: ChannelConfig) -> Way:
+        """Return a channel's."""
+        return cls(channel.reader.client, channel.isolation)
+
+    def connect(self, properties: Mapping[str, Any]) -> LogClient:
+        """Return a client, with the settings that let channels in.
+
+        Raises:
+            BrokerUnavailableError: no broker answers, or none lets us in.
+        """
+        reader = ReaderConfig.model_validate({"client": self.client})
+        return connector(reader, properties, client_id="inbound-offsets", isolation=self.isolation)()
+
+
+def ask_logs(
+    connect: Callable[[], LogClient], topics: Collection[str], clock: Clock, seconds: float = ANSWER_SECONDS
+) -> Logs:
+    """Return the brokers' answers about `topics` within `seconds`. Never raises for brokers."""
+    try:
+        with closing(connect()) as client:
+            return ask_with(client, topics, clock, seconds)
+    except BrokerUnavailableError as error:
+        return Logs(problem=str(error))
+
+
+def ask_with(client: LogClient, topics: Collection[str], clock: Clock, seconds: float = ANSWER_SECONDS) -> Logs:
+    """Do it with a client that is there. Only one thread at a time."""
+    known: Mapping[str, TopicMeta] = {}
+    ranges: dict[TopicPartition, LogRange] = {}
+    deadline = clock.now() + seconds
+    never = threading.Event()
+    try:
+        known = client.topics(topics, None)
+        wanted = {TopicPartition(name, p) for name, meta in known.items() for p in range(meta.partitions)}
+        while wanted:
+            ranges |= client.log_ranges(wanted)
+            wanted -= ranges.keys()
+            if wanted and clock.now() >= deadline:
+                return Logs(topics=known, ranges=ranges, problem=_unanswered(sorted(wanted), seconds))
+            if wanted:
+                clock.wait(never, _AGAIN)
+    except BrokerUnavailableError as error:
+        return Logs(topics=known, ranges=ranges, problem=str(error))
+    return Logs(topics=known, ranges=ranges)
+
+
+def together(answers: Sequence[Logs]) -> Logs:
+    """Return the answers to several questions as one. Where two speak of one partition the later counts."""
+    problems = [answer.problem for answer in answers if answer.problem is not None]
+    return Logs(
+        topics={name: meta for answer in answers for name, meta in answer.topics.items()},
+        ranges={tp: limits for answer in answers for tp, limits in answer.ranges.items()},
+        problem="; ".join(dict.fromkeys(problems)) or None,
+    )
+
+
+def _unanswered(missing: Sequence[TopicPartition], seconds: float) -> str:
+    first = ", ".join(map(str, missing[:5]))
+    more = f" and {len(missing) - 5:,} more" if len(missing) > 5 else ""
+    return f"Kafka: no leader has answered for {first}{more} within {seconds:g} s; see that its brokers run"
+
 
 #: Returns a client that asks the brokers in this way. May raise BrokerUnavailableError.
 Connect = Callable[[Way], LogClient]
@@ -48,9 +129,7 @@ def reads_of(channels: Mapping[str, ChannelConfig]) -> dict[str, Reads]:
     """Return what the channels of a configuration say, by group."""
     found: dict[str, Reads] = {}
     for name, channel in channels.items():
-        if channel.group not in found:
-            found[channel.group] = Reads(Way.of(channel))
-        reads = found[channel.group]
+        reads = found.setdefault(channel.group, Reads(Way.of(channel)))
         for topic in channel.topics:
             reads.channels.setdefault(topic, name)
             reads.begins.setdefault(topic, channel.auto_offset_reset)
@@ -60,8 +139,8 @@ def reads_of(channels: Mapping[str, ChannelConfig]) -> dict[str, Reads]:
 
 
 async def read_groups(
-    zk: ZooKeeper, groups: Iterable[str] | None, reads: Mapping[str, Reads], selection: Selection = ALL
-) -> list[GroupNodes]:
+    zk: ZooKeeper, groups: Iterable[str] | None, reads: Mapping[str, Reads], selection: PartitionSelection = ALL
+) -> list[GroupSnapshot]:
     """Return what ZooKeeper has of `groups`; None: of all there are, and of those in `reads`.
 
     Raises:
@@ -79,17 +158,17 @@ async def read_groups(
     return found
 
 
-def topics_of(nodes: GroupNodes, reads: Reads, selection: Selection = ALL) -> set[str]:
+def topics_of(nodes: GroupSnapshot, reads: Reads, selection: PartitionSelection = ALL) -> set[str]:
     """Return the topics that there is something to say of."""
     return {topic for topic in {*nodes.topics, *reads.begins} if selection.has(topic)}
 
 
 def ask_for(
-    groups: Iterable[GroupNodes],
+    groups: Iterable[GroupSnapshot],
     reads: Mapping[str, Reads],
     connect: Connect,
     clock: Clock,
-    selection: Selection = ALL,
+    selection: PartitionSelection = ALL,
     seconds: float = ANSWER_SECONDS,
 ) -> dict[Way, Logs]:
     """Ask the brokers for the topics of `groups`, once in each way that they are read in. Blocks."""
@@ -104,7 +183,7 @@ def ask_for(
 
 
 def rows_for(
-    nodes: GroupNodes, reads: Mapping[str, Reads], logs: Mapping[Way, Logs], selection: Selection
+    nodes: GroupSnapshot, reads: Mapping[str, Reads], logs: Mapping[Way, Logs], selection: PartitionSelection
 ) -> list[Row]:
     """Return the rows of a group."""
     own = reads.get(nodes.group, Reads())

@@ -1,4 +1,4 @@
-"""What Kafka itself keeps of a consumer group: its offsets, and whether it is stopped. Blocks, within a time."""
+"""A consumer group as Kafka keeps it: its offsets and its state. Blocks, within a time."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import kafka
 import kafka.errors
 
 from inbound.clock import Clock
-from inbound.kafka.kafka_python import away
-from inbound.kafka.topic_writer import client_settings
+from inbound.kafka.python.producer import client_settings
+from inbound.kafka.python.topics import admin_client
 from inbound.offsets.changes import OffsetsError
 from inbound.topic_partition import TopicPartition
 
@@ -61,25 +61,20 @@ def read_kafka_group(
     settings = client_settings({name: value for name, value in properties.items() if name.startswith(_ENTRY)})
     where = settings.get("bootstrap_servers", "")
     deadline = clock.now() + seconds
-    try:
-        admin = kafka.KafkaAdminClient(**{"bootstrap_timeout_ms": 5000, **settings, "client_id": "inbound-offsets"})
-    except (kafka.errors.KafkaError, OSError) as error:
-        raise away(where, settings, error) from None
-    try:
-        states = _ask(lambda: _states(admin), clock, deadline)
-        if group not in states:
-            raise OffsetsError(f"Kafka at {where} has no group {group!r}; it has: {_named(sorted(states))}")
-        found = _ask(lambda: admin.list_group_offsets({group: None}), clock, deadline)[group]
-        # Asked for again: one that came between has members now.
-        state = _ask(lambda: _states(admin), clock, deadline).get(group, states[group])
-    except kafka.errors.KafkaError as error:
-        if isinstance(error, kafka.errors.BrokerResponseError) and not error.retriable:
+    with admin_client({"bootstrap_timeout_ms": 5000, **settings, "client_id": "inbound-offsets"}) as admin:
+        try:
+            states = _ask(lambda: _states(admin), clock, deadline)
+            if group not in states:
+                raise OffsetsError(f"Kafka at {where} has no group {group!r}; it has: {_named(sorted(states))}")
+            found = _ask(lambda: admin.list_group_offsets({group: None}), clock, deadline)[group]
+            # Asked for again: one that came between has members now.
+            state = _ask(lambda: _states(admin), clock, deadline).get(group, states[group])
+        except kafka.errors.BrokerResponseError as error:
+            if error.retriable:
+                raise
             raise OffsetsError(
                 f"Kafka at {where} refuses to say what group {group} has: {error}; its ACLs have to allow DESCRIBE on the group"
             ) from None
-        raise away(where, settings, error) from None
-    finally:
-        admin.close()
     offsets = {TopicPartition(*key): at.offset for key, at in found.items() if at.offset >= 0}
     if not offsets:
         raise OffsetsError(f"Kafka's group {group}: has committed no offsets, so there is nothing to take over")

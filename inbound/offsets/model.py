@@ -1,9 +1,9 @@
-"""What there is to say of a group's offsets: what ZooKeeper has, what the brokers say, and the rows of both. Pure."""
+"""A group's offsets: what ZooKeeper has, what the brokers say, and the rows of both. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from inbound.kafka.base import LogRange, TopicMeta
@@ -38,7 +38,7 @@ class TopicNodes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupNodes:
+class GroupSnapshot:
     """What ZooKeeper has of one group."""
 
     group: str
@@ -62,7 +62,7 @@ class Logs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection:
+class PartitionSelection:
     """Which topics of a group are meant, and which partitions of each. None: all."""
 
     topics: Mapping[str, frozenset[int] | None] | None = None
@@ -77,7 +77,7 @@ class Selection:
         return partition is None or some is None or partition in some
 
 
-ALL = Selection()
+ALL = PartitionSelection()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,28 +134,20 @@ class Total:
             lag=sum(lags) if len(lags) == len(rows) else None,
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON takes it."""
-        return {
-            "partitions": self.partitions, "uncommitted": self.uncommitted, "unowned": self.unowned, "lag": self.lag,
-        }  # fmt: skip
-
 
 def rows_of(
-    nodes: GroupNodes,
+    nodes: GroupSnapshot,
     logs: Logs,
     begins: Mapping[str, First],
-    selection: Selection = ALL,
+    selection: PartitionSelection = ALL,
 ) -> list[Row]:
     """Return a row for each partition that ZooKeeper or the brokers know of the group's topics, sorted.
 
-    `begins` says for topics that somebody's configuration reads where that group begins; they are shown also where the
-    group has no nodes yet.
+    `begins` says where the group begins, for topics that a configuration reads; they are shown also where the group has no
+    nodes yet.
     """
     rows = []
-    for topic in sorted({*nodes.topics, *begins}):
-        if not selection.has(topic):
-            continue
+    for topic in sorted(filter(selection.has, {*nodes.topics, *begins})):
         of_topic = nodes.topics.get(topic, TopicNodes())
         meta = logs.topics.get(topic)
         numbers = {*of_topic.partitions, *range(meta.partitions if meta is not None else 0)}
@@ -208,18 +200,17 @@ def _uncommitted(first: First | None, limits: LogRange | None, *, added_later: b
     if first is None:
         return "nothing committed"
     where = "" if limits is None else f" ({limits.start if first == 'earliest' else limits.end:,})"
-    why = "added later: " if added_later else ""
-    return f"nothing committed; {why}begins at the {first} offset{where}"
+    return f"nothing committed; {'added later: ' if added_later else ''}begins at the {first} offset{where}"
 
 
 def as_json(
-    groups: Sequence[tuple[GroupNodes, Sequence[Row]]], *, at: float, problems: Iterable[str]
+    groups: Sequence[tuple[GroupSnapshot, Sequence[Row]]], *, at: float, problems: Iterable[str]
 ) -> dict[str, Any]:
     """Return everything as JSON takes it. `at` is the Unix time of the look.
 
     `{format, at, problems: [text], groups: [{group, members: [id], total, topics: [{topic, gate, total, partitions:
     [...]}]}]}`; `gate` is `open` or the path of the reset that closed it. A total has partitions, uncommitted, unowned
-    and lag; a partition what `Row.as_dict` says. Whatever is not known is null.
+    and lag; a partition what `Row.as_dict` says. Unknown values are null.
     """
     return {
         "format": FORMAT,
@@ -229,8 +220,16 @@ def as_json(
             {
                 "group": nodes.group,
                 "members": list(nodes.members),
-                "total": Total.of(rows).as_dict(),
-                "topics": [_topic_json(topic, some) for topic, some in by_topic(rows).items()],
+                "total": asdict(Total.of(rows)),
+                "topics": [
+                    {
+                        "topic": topic,
+                        "gate": some[0].gate or "open",
+                        "total": asdict(Total.of(some)),
+                        "partitions": [row.as_dict() for row in some],
+                    }
+                    for topic, some in by_topic(rows).items()
+                ],
             }
             for nodes, rows in groups
         ],
@@ -243,12 +242,3 @@ def by_topic(rows: Iterable[Row]) -> dict[str, list[Row]]:
     for row in rows:
         found.setdefault(row.topic, []).append(row)
     return found
-
-
-def _topic_json(topic: str, rows: Sequence[Row]) -> dict[str, Any]:
-    return {
-        "topic": topic,
-        "gate": rows[0].gate or "open",
-        "total": Total.of(rows).as_dict(),
-        "partitions": [row.as_dict() for row in rows],
-    }

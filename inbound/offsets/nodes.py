@@ -1,22 +1,20 @@
-"""Reads from ZooKeeper what it has of groups and their offsets. A look, which the next moment may make old."""
+"""Reads groups and their offsets from ZooKeeper. The next moment may make the result old."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from inbound.coordinators.nodes import OPEN, BadNodeError, decode_epoch, decode_offset, decode_topic
 from inbound.coordinators.paths import GroupPaths
-from inbound.coordinators.zookeeper import Call, Node, ZooKeeper
+from inbound.coordinators.zookeeper import Call, Node, ZooKeeper, get_all
 from inbound.errors import ZkAmbiguousError
-from inbound.offsets.model import ALL, GroupNodes, PartitionNodes, Selection, TopicNodes
+from inbound.offsets.model import ALL, GroupSnapshot, PartitionNodes, PartitionSelection, TopicNodes
 
 T = TypeVar("T")
 
-#: So many requests are on their way at once: a server answers them in one go, and other clients have their turns.
-AT_ONCE = 300
-#: How long a connection that broke is waited for, in seconds, and how often it is looked for meanwhile.
+#: How long to wait for a connection that broke, in seconds, and how often to look for it in that time.
 RECONNECT_SECONDS, RECONNECT_LOOKS = 4.0, 20
 
 
@@ -31,7 +29,7 @@ async def group_names(zk: ZooKeeper) -> list[str]:
     return [name for name, topics in zip(names, families, strict=True) if topics is not None]
 
 
-async def read_group(zk: ZooKeeper, group: str, selection: Selection = ALL) -> GroupNodes:
+async def read_group(zk: ZooKeeper, group: str, selection: PartitionSelection = ALL) -> GroupSnapshot:
     """Return what ZooKeeper has of a group, of the selected topics and partitions.
 
     Raises:
@@ -44,7 +42,7 @@ async def read_group(zk: ZooKeeper, group: str, selection: Selection = ALL) -> G
     names = sorted({name for names in listed for name in names or () if selection.has(name)})
     topics = {name: await _read_topic(zk, paths, name, selection) for name in names}
     exists = members is not None or any(names is not None for names in listed)
-    return GroupNodes(group=group, exists=exists, members=tuple(sorted(members or ())), topics=topics)
+    return GroupSnapshot(group=group, exists=exists, members=tuple(sorted(members or ())), topics=topics)
 
 
 async def many(calls: Sequence[Call[T]]) -> list[T]:
@@ -52,27 +50,19 @@ async def many(calls: Sequence[Call[T]]) -> list[T]:
     return [await call for call in calls]
 
 
-async def get_all(zk: ZooKeeper, paths: Iterable[str]) -> list[Node | None]:
-    """Read many nodes, so many at once that no server is kept busy for long."""
-    wanted, found = list(paths), list[Node | None]()
-    for start in range(0, len(wanted), AT_ONCE):
-        found += await many([zk.get(path) for path in wanted[start : start + AT_ONCE]])
-    return found
-
-
 async def reconnected(zk: ZooKeeper) -> None:
-    """Await a connection, for some seconds. Returns also if there is none by then: who goes on is told so."""
+    """Await a connection, for some seconds. Returns also if there is none by then: the next call fails."""
     for _ in range(RECONNECT_LOOKS):
         if zk.connection is not None:
             return
-        with suppress(ZkAmbiguousError):  # nobody answers it: its deadline ends the wait
+        with suppress(ZkAmbiguousError):  # no call succeeds: the deadline ends the wait
             await Call[Any]("a connection", zk.clock.now() + RECONNECT_SECONDS / RECONNECT_LOOKS)
 
 
 # -- inside ----------------------------------------------------------------------------------------------------------
 
 
-async def _read_topic(zk: ZooKeeper, paths: GroupPaths, topic: str, selection: Selection) -> TopicNodes:
+async def _read_topic(zk: ZooKeeper, paths: GroupPaths, topic: str, selection: PartitionSelection) -> TopicNodes:
     gate, about = await many([zk.get(paths.gate(topic)), zk.get(paths.epochs(topic))])
     families = (paths.offsets(topic), paths.epochs(topic), paths.owners(topic))
     listed = await many([zk.children(path) for path in families])

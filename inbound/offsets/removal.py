@@ -1,32 +1,35 @@
-"""Deletes a group: every node of it, once nobody can come back to it with an old claim.
+"""Deletes a group: every node of it, once no process can return to it with an old claim.
 
-Epoch nodes may go only with the group. One that is made anew counts from 0 again, and a process that was cut off all
-the while, with a claim under the same number, would be let in (design, rule 1). Against that: no member, no owner, and
-nothing that changes for as long as a session lives. Whoever is silent for so long has no session any more, and finds
-out by its claim's nonce that its partitions are not its own.
+Epoch nodes may go only with the group. A recreated one counts from 0 again, and a process that was cut off all
+the while, with a claim under the same number, would be accepted (design, rule 1). Against that: no member, no owner, and
+nothing that changes for as long as a session lives. A process that is silent for so long has no session any more, and
+its claim's nonce shows it that it does not own its partitions.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from inbound.coordinators.nodes import OPEN
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.zookeeper import (
+    AT_ONCE,
     MAX_TRANSACTION_BYTES,
     Create,
     Delete,
+    Node,
     Op,
     RefusedError,
     Stat,
     ZooKeeper,
+    get_all,
     unavailable,
 )
 from inbound.errors import InboundError, TransientError, ZkUnavailableError
 from inbound.offsets.changes import ATTEMPTS, OffsetsError, alive
-from inbound.offsets.nodes import AT_ONCE, get_all, many, reconnected
+from inbound.offsets.nodes import many, reconnected
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +74,7 @@ class Look:
 
 
 class DisturbedError(InboundError):
-    """Somebody uses a group that is being deleted; the message says how much of it was deleted by then."""
+    """A group that is being deleted is in use; the message says how much of it was deleted by then."""
 
 
 async def look(zk: ZooKeeper, group: str) -> Look:
@@ -85,16 +88,12 @@ async def look(zk: ZooKeeper, group: str) -> Look:
     connection = zk.connection
     if connection is None:
         raise unavailable(f"list of {paths.root}")
-    nodes: dict[str, Stat] = {}
-    gates: dict[str, bytes] = {}
+    nodes: dict[str, Node] = {}
     level = [paths.root]
     while level:
         below: list[str] = []
-        for path, node in zip(level, await get_all(zk, level), strict=True):
-            if node is not None:
-                nodes[path] = node.stat
-                if path.startswith(f"{paths.all_gates}/"):
-                    gates[path] = node.data
+        found = zip(level, await get_all(zk, level), strict=True)
+        nodes |= {path: node for path, node in found if node is not None}
         for start in range(0, len(level), AT_ONCE):
             some = [path for path in level[start : start + AT_ONCE] if path in nodes]
             listed = await many([zk.children(path) for path in some])
@@ -102,12 +101,14 @@ async def look(zk: ZooKeeper, group: str) -> Look:
         level = below
     return Look(
         group=group,
-        nodes=nodes,
+        nodes={path: node.stat for path, node in nodes.items()},
         members=tuple(sorted(path.rsplit("/", 1)[1] for path in nodes if path.startswith(f"{paths.ids}/"))),
         owned=tuple(
-            sorted(p for p, stat in nodes.items() if p.startswith(f"{paths.all_owners}/") and stat.ephemeral_owner)
+            sorted(p for p, node in nodes.items() if p.startswith(f"{paths.all_owners}/") and node.stat.ephemeral_owner)
         ),
-        closed=tuple(sorted(path for path, data in gates.items() if data != OPEN)),
+        closed=tuple(
+            sorted(p for p, node in nodes.items() if p.startswith(f"{paths.all_gates}/") and node.data != OPEN)
+        ),
         session=connection.session.timeout,
     )
 
@@ -115,7 +116,7 @@ async def look(zk: ZooKeeper, group: str) -> Look:
 async def delete_group(zk: ZooKeeper, before: Look) -> int:
     """Delete the group's nodes if none has come or been written since `before`. Returns how many there were.
 
-    Large groups take several transactions, each of which a member that registers meanwhile makes impossible; the offsets
+    Large groups take several transactions, each of which fails if a member registers; the offsets
     that are left then are whole partitions', and deleting again goes on.
 
     Raises:
@@ -156,7 +157,7 @@ def _next(now: Look) -> list[Op]:
     # A node with children cannot be deleted, and one that is there not be created: either way no member is there.
     ops: list[Op] = [Delete(ids)] if ids in now.nodes else [Create(ids), Delete(ids)]
     room = MAX_TRANSACTION_BYTES
-    for path in _children_first(now.nodes):
+    for path in sorted(now.nodes, key=lambda path: (-path.count("/"), path)):
         room -= _OP_BYTES + len(path.encode())
         if room < 0:
             break
@@ -165,14 +166,10 @@ def _next(now: Look) -> list[Op]:
     return ops
 
 
-def _children_first(paths: Mapping[str, Stat]) -> Sequence[str]:
-    return sorted(paths, key=lambda path: (-path.count("/"), path))
-
-
 def disturbed(before: Look, path: str, deleted: int = 0) -> DisturbedError:
     """Return the error for a group that was to be silent, and in which `path` has changed."""
     done = f"{deleted:,} of {len(before.nodes):,} nodes are deleted" if deleted else "nothing was deleted"
     return DisturbedError(
-        f"{before.group}: {path} has changed while the group was to be silent: somebody uses it; {done}. Stop its members, "
+        f"{before.group}: {path} has changed while the group was to be silent: it is in use; {done}. Stop its members, "
         "and try again"
     )

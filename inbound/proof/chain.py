@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from inbound.proof.claims import Claim
-from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, Evidence, LeftOut, unwritten
+from inbound.proof.claims import JudgedClaim
+from inbound.proof.commit_window import left_by
+from inbound.proof.evidence import BEGAN_PAST, BEGAN_UNCOMMITTED, COMMITTED, Evidence, OmittedRange, unwritten
 from inbound.proof.intervals import Growing
-from inbound.proof.model import Event
+from inbound.proof.model import LedgerEvent
 from inbound.proof.walk import Walk
-from inbound.proof.window import left_by
 
 
-def go_through(claims: Sequence[Claim], former: Claim | None = None) -> Evidence:
+def go_through(claims: Sequence[JudgedClaim], former: JudgedClaim | None = None) -> Evidence:
     """Go through the claims of one topic; `former` is the last one of the topic of that name that was deleted before it."""
     evidence = Evidence()
-    if former is not None or (claims and claims[0].created_anew):
+    if former is not None or (claims and claims[0].recreated):
         # Whose ledger lacks it or not: the group begins at the new topic's start.
         evidence.expected = evidence.start = 0
     if former is not None:
@@ -26,7 +26,7 @@ def go_through(claims: Sequence[Claim], former: Claim | None = None) -> Evidence
         if before is not None:
             left_by(evidence, before, claim)
         position = _begins(evidence, claim, before)
-        walk = Walk(evidence, claim, position, partial(_begins_anew, before=before))
+        walk = Walk(evidence, claim, position, partial(_begins_uncommitted, before=before))
         if position is not None and evidence.late:
             evidence.floor = min(evidence.floor, position)
         elif (
@@ -40,7 +40,7 @@ def go_through(claims: Sequence[Claim], former: Claim | None = None) -> Evidence
         _say_what_is_missing(evidence, claim)
         if position is not None:
             evidence.recent = Growing()
-        evidence.loose, evidence.late, evidence.anew = False, claim in unfenced, None
+        evidence.loose, evidence.late, evidence.first_position = False, claim in unfenced, None
         walk.go()
         if walk.landed is not None:
             evidence.landed(walk.landed)
@@ -51,22 +51,22 @@ def go_through(claims: Sequence[Claim], former: Claim | None = None) -> Evidence
     return evidence
 
 
-def _follow(evidence: Evidence, former: Claim, claims: Sequence[Claim]) -> None:
+def _follow(evidence: Evidence, former: JudgedClaim, claims: Sequence[JudgedClaim]) -> None:
     """The topic was deleted under `former`, or after it: where lines of that are missing, it may have begun the new one."""
     evidence.last_epoch = former.last_epoch
-    at = claims[0].position if claims and not claims[0].created_anew else None
+    at = claims[0].position if claims and not claims[0].recreated else None
     if at and (former.has_gaps or former.unsure or not former.known):
         evidence.loose = True
         evidence.lacks(
-            f"{former.consumer} (epoch {former.epoch}) could not write its ledger, or lines of it are missing: what it did with "
-            "the topic that was created anew is not known", 0, at,
+            f"{former.consumer} (epoch {former.epoch}) could not write its ledger, or lines of it are missing: its work on "
+            "the recreated topic is not known", 0, at,
         )  # fmt: skip
 
 
-def _unfenced(claims: Sequence[Claim], evidence: Evidence) -> set[Claim]:
+def _unfenced(claims: Sequence[JudgedClaim], evidence: Evidence) -> set[JudgedClaim]:
     """Find commits of older epochs that landed after one of a newer epoch: ZooKeeper numbers all changes (mzxid)."""
     found = set()
-    newest: tuple[int, Claim] | None = None  # of the claims behind: the one whose first commit landed first
+    newest: tuple[int, JudgedClaim] | None = None  # of the claims behind: the one whose first commit landed first
     for claim in reversed(claims):
         late = [
             span for span in claim.spans if newest and span.landed is not None and (span.last_mzxid or 0) > newest[0]
@@ -88,7 +88,7 @@ def _unfenced(claims: Sequence[Claim], evidence: Evidence) -> set[Claim]:
     return found
 
 
-def _begins(evidence: Evidence, claim: Claim, before: Claim | None) -> int | None:
+def _begins(evidence: Evidence, claim: JudgedClaim, before: JudgedClaim | None) -> int | None:
     """Hold where a claim begins against the commits of `before` and those before it. Returns the position; None: not known."""
     position, expected = claim.position, evidence.expected
     for gap in (event for event in claim.before if event.kind == "degraded"):
@@ -123,17 +123,17 @@ def _begins(evidence: Evidence, claim: Claim, before: Claim | None) -> int | Non
     return position
 
 
-def _jumps(evidence: Evidence, claim: Claim, reset: Event, expected: int, jumped_from: int) -> None:
-    """A reset leaves out what it passes. One before it that nobody has noted wanted again what lies behind where that ended."""
+def _jumps(evidence: Evidence, claim: JudgedClaim, reset: LedgerEvent, expected: int, jumped_from: int) -> None:
+    """A reset leaves out the records that it passes. An earlier unnoted one wanted again what lies behind its end."""
     old, position = reset.facts.get("old"), int(reset.facts["new"])
     if isinstance(old, int) and old < position and old != reset.facts.get("since", old):
         evidence.begins_again(old, expected)
         jumped_from = min(jumped_from, old)
     cause = f"reset {reset.facts.get('command') or reset.facts.get('reason')} moved the group from {jumped_from} to {position}"
-    evidence.leave_out(LeftOut(jumped_from, position, "jumped", cause, claim, reset.wall))
+    evidence.leave_out(OmittedRange(jumped_from, position, "jumped", cause, claim, reset.wall))
 
 
-def _stood_at(evidence: Evidence, claim: Claim, position: int) -> int | None:
+def _stood_at(evidence: Evidence, claim: JudgedClaim, position: int) -> int | None:
     """Return the last commit before a claim: one that was announced has landed, if a reset found it.
 
     So has the group's first one, as far as anybody knows, if the offset stands behind it and no reset says why.
@@ -158,12 +158,12 @@ def _stood_at(evidence: Evidence, claim: Claim, position: int) -> int | None:
 
 
 def _began_past(
-    evidence: Evidence, claim: Claim, before: Claim | None, expected: int, position: int, opens: set[int]
+    evidence: Evidence, claim: JudgedClaim, before: JudgedClaim | None, expected: int, position: int, opens: set[int]
 ) -> int:
     """The commit has moved on, from `expected` to `position`: say who moved it. Returns from where on a reset did."""
     reset = _reset_to(claim, position)
     moved_to = position
-    if reset is not None:  # from `old` on it is the reset's doing, before that another one's, or somebody else's
+    if reset is not None:  # from `old` on this reset moved it; before that another reset, or another cause
         old = reset.facts.get("old")
         moved_to = max(expected, min(old, position)) if isinstance(old, int) else expected
         stood = {expected}
@@ -178,7 +178,7 @@ def _began_past(
     return moved_to
 
 
-def _goes_on_from(before: Claim | None, expected: int, reset: Event) -> bool:
+def _goes_on_from(before: JudgedClaim | None, expected: int, reset: LedgerEvent) -> bool:
     """Whether resets alone have moved the group since one that led to `before`, which has committed nothing behind it."""
     earlier = None if before is None else _reset_to(before, expected)
     if earlier is None or "since" not in earlier.facts or "since" not in reset.facts:
@@ -187,13 +187,13 @@ def _goes_on_from(before: Claim | None, expected: int, reset: Event) -> bool:
 
 
 def _moved_on(
-    evidence: Evidence, claim: Claim, before: Claim | None, expected: int, moved_to: int, opens: set[int]
+    evidence: Evidence, claim: JudgedClaim, before: JudgedClaim | None, expected: int, moved_to: int, opens: set[int]
 ) -> None:
     passed, wall = [(expected, moved_to)], claim.items[0].wall
     if evidence.loose:
-        return  # lines are missing, and that is said
+        return  # lines are missing, and a note says so
     if moved_to in opens:
-        # That commit landed, then; what it passed must have been handed out before, by whoever announced it.
+        # That commit landed, then; its passed records were delivered before, by the claim that announced it.
         evidence.passed(evidence.never_announced(passed), COMMITTED, claim, wall)
     elif (lack := _unknown_mover(evidence, claim, before, expected, moved_to)) is not None:
         evidence.lacks(lack, expected, moved_to)
@@ -202,7 +202,7 @@ def _moved_on(
         evidence.passed(passed, BEGAN_PAST, claim, wall)
 
 
-def _begins_anew(evidence: Evidence, claim: Claim, offset: int, *, before: Claim | None) -> None:
+def _begins_uncommitted(evidence: Evidence, claim: JudgedClaim, offset: int, *, before: JudgedClaim | None) -> None:
     """A claim that found no commit of the group begins at `offset`: hold that against the commits before it."""
     opens, evidence.may_have_landed = evidence.may_have_landed, set()
     expected, evidence.expected = evidence.expected, offset
@@ -219,7 +219,7 @@ def _begins_anew(evidence: Evidence, claim: Claim, offset: int, *, before: Claim
         evidence.lacks(unsaid_and_taken_away(before, claim, offset), 0, offset)
     if expected is None or offset <= expected:
         return
-    # Of commits that may have landed before the node was emptied, what they passed was handed out by whoever announced it.
+    # Of commits that may have landed before the node was emptied, the passed records were delivered by the claim that announced it.
     landed = max((commit for commit in opens if expected < commit <= offset), default=expected)
     if landed < offset and (lack := _unknown_mover(evidence, claim, before, expected, offset)) is not None:
         evidence.lacks(lack, expected, offset)
@@ -227,32 +227,34 @@ def _begins_anew(evidence: Evidence, claim: Claim, offset: int, *, before: Claim
         return
     wall = claim.items[0].wall
     evidence.passed(evidence.never_announced([(expected, landed)]), COMMITTED, claim, wall)
-    evidence.passed([(landed, offset)] if landed < offset else [], BEGAN_ANEW, claim, wall)
+    evidence.passed([(landed, offset)] if landed < offset else [], BEGAN_UNCOMMITTED, claim, wall)
 
 
-def _moved_on_purpose(evidence: Evidence, claim: Claim, position: int) -> bool:
+def _moved_on_purpose(evidence: Evidence, claim: JudgedClaim, position: int) -> bool:
     """Whether it begins below what was committed for a reason that is known; or missing lines may have one."""
-    landed_unsaid = position in (evidence.over_cut, evidence.anew)  # no line says that it landed, but it did
+    landed_unsaid = position in (evidence.over_cut, evidence.first_position)  # no line says that it landed, but it did
     return landed_unsaid or evidence.loose or _reset_to(claim, position) is not None
 
 
-def _reset_to(claim: Claim, position: int) -> Event | None:
+def _reset_to(claim: JudgedClaim, position: int) -> LedgerEvent | None:
     """Return the reset that explains where a claim begins."""
     return next((event for event in reversed(claim.before) if event.facts.get("new") == position), None)
 
 
-def _unknown_epochs(evidence: Evidence, claim: Claim) -> bool:
+def _unknown_epochs(evidence: Evidence, claim: JudgedClaim) -> bool:
     return claim.epoch > evidence.last_epoch + 1
 
 
-def _unknown_mover(evidence: Evidence, claim: Claim, before: Claim | None, expected: int, position: int) -> str | None:
+def _unknown_mover(
+    evidence: Evidence, claim: JudgedClaim, before: JudgedClaim | None, expected: int, position: int
+) -> str | None:
     """Return what would tell who moved the commit on; None: nothing is missing."""
     if _unknown_epochs(evidence, claim):
         return _unknown_epoch(evidence, claim, expected, position)
     return unsure_of(before, expected, position) if before is not None and before.unsure else None
 
 
-def unsure_of(claim: Claim, expected: int, committed: int) -> str:
+def unsure_of(claim: JudgedClaim, expected: int, committed: int) -> str:
     """Return what is missing where a claim may have moved the commit without its ledger."""
     return (
         f"the commit moved from {expected} to {committed} under epoch {claim.last_epoch}, and the ledger of {claim.consumer} (run "
@@ -263,35 +265,37 @@ def unsure_of(claim: Claim, expected: int, committed: int) -> str:
 def first_taken_away(announced: int, since: str) -> str:
     """Return what is missing where the group's first commit may have landed, and is in no node any more."""
     return (
-        f"the group's first commit, {announced}, may have landed, as the epoch has moved on since it was announced; then somebody "
-        f"has taken it out of the offset node: {since}, and whether the records between are the group's is not known"
+        f"the group's first commit, {announced}, may have landed, as the epoch has moved on since it was announced; then it was "
+        f"taken out of the offset node: {since}, and whether the records between are the group's is not known"
     )
 
 
-def unsaid_and_taken_away(before: Claim, claim: Claim, offset: int) -> str:
+def unsaid_and_taken_away(before: JudgedClaim, claim: JudgedClaim, offset: int) -> str:
     """Return what is missing where commits of which no line tells may be in no node any more."""
     return (
         f"the epoch has moved on under {before.consumer} (run {before.run}), whose ledger could not be written (on_failure: "
-        f"degrade), and then {claim.consumer} (epoch {claim.epoch}) found no commit and began at {offset}: somebody may have "
-        "taken one out of the offset node, and whether the records before are the group's is not known"
+        f"degrade), and then {claim.consumer} (epoch {claim.epoch}) found no commit and began at {offset}: one may "
+        "have been taken out of the offset node, and whether the records before are the group's is not known"
     )
 
 
-def _unknown_epoch(evidence: Evidence, claim: Claim, expected: int, position: int) -> str:
+def _unknown_epoch(evidence: Evidence, claim: JudgedClaim, expected: int, position: int) -> str:
     low, high = evidence.last_epoch + 1, claim.epoch - 1
     epochs = f"epoch {low}" if low == high else f"epochs {low} to {high}"
     return (
-        f"the commit moved from {expected} to {position} under {epochs}, of which the ledger has no line: somebody set the "
-        "offset from outside, or a consumer's ledger is missing; give the ledgers of all consumers of the group"
+        f"the commit moved from {expected} to {position} under {epochs}, of which the ledger has no line: the offset was "
+        "set from outside, or a consumer's ledger is missing; give the ledgers of all consumers of the group"
     )
 
 
-def _say_what_is_missing(evidence: Evidence, claim: Claim) -> None:
+def _say_what_is_missing(evidence: Evidence, claim: JudgedClaim) -> None:
     """Note what no place in the claim can be named for; missing lines are noted where they are missed."""
     low = evidence.expected
     for item in claim.blind:
         if item.degraded:
-            evidence.lacks(f"{item.what}; what was done meanwhile is not known", low)
+            evidence.lacks(f"{item.what}; what was done in that time is not known", low)
     if not claim.known and not claim.blind and evidence.by_claim:
-        text = f"run {claim.run} has hand-outs under epoch {claim.epoch} without its `claimed` line; give all its files"
-        evidence.lacks(text, low)
+        evidence.lacks(
+            f"run {claim.run} has deliveries under epoch {claim.epoch} without its `claimed` line; give all its files",
+            low,
+        )

@@ -1,4 +1,4 @@
-"""From the spans and events of a partition to its claims, in the order of their epochs."""
+"""Which facts of a ledger's events can be used: a line whose seal is right may still be none that a release writes."""
 
 from __future__ import annotations
 
@@ -6,21 +6,75 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
-from inbound.proof.model import ClaimBar, Coordination, Damage, Event, Run, Span
+from inbound.proof.model import ClaimBar, Damage, LedgerEvent, LedgerRun, Span, ZooKeeperState
+from inbound.topic_partition import MOST_OFFSET
+
+#: Offsets, by kind: those that must be there, and those that may be null or missing.
+_MUST: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "revert": ("from", "to"),
+        "skip": ("from", "to"),
+        "retention": ("first", "next"),
+        "withheld": ("first", "next"),
+        "truncated": ("position",),
+    }
+)
+_MAY: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "claimed": ("position", "window"),
+        "reset": ("old", "new", "since"),
+        "withheld": ("records",),
+        "truncated": ("to", "cut", "start", "end"),
+    }
+)
+_TEXTS = ("reason", "topic_id", "former", "on_failure")
+#: The last second of year 9999.
+_LATEST = 253_402_300_799
+
+
+def sound(events: Iterable[LedgerEvent]) -> tuple[list[LedgerEvent], list[Damage]]:
+    """Return the events that can be used, and each of the others as a line that is missing."""
+    kept, damage = [], []
+    for event in events:
+        if _usable(event):
+            kept.append(event)
+            continue
+        what = (
+            f"line number {event.seq} of run {event.run} ({event.kind} of {event.key.topic}/{event.key.partition}) says what no "
+            f"release writes: {str(dict(event.facts))[:200]}"
+        )
+        damage.append(Damage(f"run {event.run}", what, event.key.group, event.run, event.seq - 1))
+    return kept, damage
+
+
+def _usable(event: LedgerEvent) -> bool:
+    facts, kind = event.facts, event.kind
+    if kind == "degraded":
+        return all(_is_number(facts.get(name), _LATEST) for name in ("from", "to") if facts.get(name) is not None)
+    may = (facts.get(name) for name in _MAY.get(kind, ()))
+    offsets = [*(facts.get(name) for name in _MUST.get(kind, ())), *(value for value in may if value is not None)]
+    return all(isinstance(offset, int) and _is_number(offset, MOST_OFFSET) for offset in offsets) and all(
+        facts.get(name) is None or isinstance(facts[name], str) for name in _TEXTS
+    )
+
+
+def _is_number(value: Any, most: int) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most
+
 
 Ending = Literal["released", "lost", "fenced", "died", "holds"]
 
-#: Why a topic's offsets begin anew: as `inbound.holdings` notes it.
-CREATED_ANEW = "topic created anew"
+#: The reason of a reset for a recreated topic, as `inbound.group.claims` notes it.
+RECREATED = "topic created anew"
 #: Why a claim begins somewhere else than where the one before it ended, as it notes before `claimed`: that, or a command
 #: that has moved the group's offset.
-MOVED_BEFORE = frozenset({CREATED_ANEW, "offsets reset"})
+MOVED_BEFORE = frozenset({RECREATED, "offsets reset"})
 
 
 @dataclass(eq=False)
-class Claim:
+class JudgedClaim:
     """One claim of the partition by one run: from `claimed` to what ended it."""
 
     consumer: str
@@ -30,8 +84,8 @@ class Claim:
     known: bool  # it has its `claimed` line
     position: int | None = None  # the group's offset, as read when it was claimed
     topic_id: str | None = None  # which topic of that name it was; None: earlier releases, and brokers without ids
-    items: list[Span | Event] = field(default_factory=list)  # in the order of the run
-    before: list[Event] = field(default_factory=list)  # noted since the last one ended, before its `claimed`
+    items: list[Span | LedgerEvent] = field(default_factory=list)  # in the order of the run
+    before: list[LedgerEvent] = field(default_factory=list)  # noted since the last one ended, before its `claimed`
     ending: Ending = "died"
     blind: list[Damage] = field(default_factory=list)  # what of it is missing
     ended_at: int | None = None  # the line that says so
@@ -40,7 +94,7 @@ class Claim:
     unsure: bool = False
     #: The last commit that it knows to have landed, also if the log was cut below it since; None: it knows none.
     committed: int | None = None
-    #: What it had been answered for when its last batch was handed out, as it was gone through: landed or in flight. None:
+    #: How far it was answered when its last batch was delivered, landed or in flight. None:
     #: its lines do not say.
     advanced: int | None = None
 
@@ -55,8 +109,8 @@ class Claim:
     @property
     def window(self) -> int | None:
         """Return how many records it may have answered for without their commit having landed; None: it does not say."""
-        facts = next((i.facts for i in self.items if isinstance(i, Event) and i.kind == "claimed"), {})
-        return facts.get("window")
+        claimed = (item.facts for item in self.items if isinstance(item, LedgerEvent) and item.kind == "claimed")
+        return next(claimed, {}).get("window")
 
     @property
     def first_mzxid(self) -> int | None:
@@ -66,22 +120,22 @@ class Claim:
     @property
     def degrades(self) -> bool:
         """Whether it goes on where its ledger cannot be written."""
-        return any(isinstance(item, Event) and item.facts.get("on_failure") == "degrade" for item in self.items)
+        return any(isinstance(item, LedgerEvent) and item.facts.get("on_failure") == "degrade" for item in self.items)
 
     @property
     def has_gaps(self) -> bool:
         """Whether something of it is known to be missing."""
-        events = [item for item in (*self.before, *self.items) if isinstance(item, Event)]
+        events = [item for item in (*self.before, *self.items) if isinstance(item, LedgerEvent)]
         return bool(self.blind) or any(event.kind == "degraded" for event in events)
 
     @property
-    def created_anew(self) -> bool:
-        """Whether it says that it begins a topic that was deleted and created anew."""
-        return any(map(_says_created_anew, self.before))
+    def recreated(self) -> bool:
+        """Whether it says that it begins a recreated topic."""
+        return any(map(_says_recreated, self.before))
 
-    def goes_on(self) -> Claim:
+    def goes_on(self) -> JudgedClaim:
         """Return it without that, where a claim before it has said so."""
-        return replace(self, before=[event for event in self.before if not _says_created_anew(event)])
+        return replace(self, before=[event for event in self.before if not _says_recreated(event)])
 
     def bar(self) -> ClaimBar:
         """Return it for the timeline."""
@@ -99,21 +153,21 @@ class Claim:
 
 
 def claims_of(
-    runs: Iterable[Run],
+    runs: Iterable[LedgerRun],
     spans: Iterable[Span],
-    events: Iterable[Event],
+    events: Iterable[LedgerEvent],
     damage: Sequence[Damage],
-    coordination: Coordination | None,
-) -> list[Claim]:
+    coordination: ZooKeeperState | None,
+) -> list[JudgedClaim]:
     """Return the claims of one partition, ascending by epoch."""
-    by_run: dict[str, list[Span | Event]] = defaultdict(list)
-    everything: list[Span | Event] = [*spans, *events]
+    by_run: dict[str, list[Span | LedgerEvent]] = defaultdict(list)
+    everything: list[Span | LedgerEvent] = [*spans, *events]
     for item in everything:
         by_run[item.run].append(item)
     told = {run.run: run for run in runs}
-    claims: list[Claim] = []
+    claims: list[JudgedClaim] = []
     for run, items in by_run.items():
-        of_run = _split(_handed_out(sorted(items, key=lambda item: item.seq)))
+        of_run = _split(_delivered(sorted(items, key=lambda item: item.seq)))
         _mark_damage(of_run, [item for item in damage if item.run == run and not item.harmless])
         claims += of_run
     claims.sort(key=lambda claim: (claim.epoch, claim.last_epoch, claim.items[0].wall))
@@ -126,7 +180,7 @@ def claims_of(
     return claims
 
 
-def untold(coordination: Coordination | None, claims: Sequence[Claim]) -> list[Claim]:
+def untold(coordination: ZooKeeperState | None, claims: Sequence[JudgedClaim]) -> list[JudgedClaim]:
     """Return a reset that no claim has come after as the claim that would note it."""
     if coordination is None or coordination.moved is None or not claims:
         return []
@@ -134,21 +188,23 @@ def untold(coordination: Coordination | None, claims: Sequence[Claim]) -> list[C
     if not coordination.known or coordination.committed != moved.new or epoch <= claims[-1].last_epoch:
         return []
     facts = {"old": moved.old, "since": moved.since, "new": moved.new, "command": moved.command}
-    reset = Event(last.key, "", "", epoch, 0, "reset", last.wall, MappingProxyType(facts))
+    reset = LedgerEvent(last.key, "", "", epoch, 0, "reset", last.wall, MappingProxyType(facts))
     topic_id = coordination.topic_id
     return [
-        Claim("", "", epoch, epoch, True, moved.new, topic_id, items=[replace(reset, kind="claimed")], before=[reset])
+        JudgedClaim(
+            "", "", epoch, epoch, True, moved.new, topic_id, items=[replace(reset, kind="claimed")], before=[reset]
+        )
     ]
 
 
-def _handed_out(items: Iterable[Span | Event]) -> list[Span | Event]:
-    """Leave out hand-outs that did not come about: begun, and then the session was in doubt (`withheld`)."""
-    result: list[Span | Event] = []
+def _delivered(items: Iterable[Span | LedgerEvent]) -> list[Span | LedgerEvent]:
+    """Leave out deliveries that did not come about: begun, and then the session was in doubt (`withheld`)."""
+    result: list[Span | LedgerEvent] = []
     for item in items:
         if isinstance(item, Span) or item.kind != "withheld":
             result.append(item)
             continue
-        at = _last_hand_out(result)
+        at = _last_delivery(result)
         last, facts = result[at] if result else None, item.facts
         if not isinstance(last, Span) or (last.last_first, last.next) != (facts.get("first"), facts.get("next")):
             continue  # its `begun` is missing
@@ -161,29 +217,30 @@ def _handed_out(items: Iterable[Span | Event]) -> list[Span | Event]:
     return result
 
 
-def _last_hand_out(items: Sequence[Span | Event]) -> int:
-    """Return where the last hand-out of the last claim stands: lines of a commit that was in flight may stand behind it."""
+def _last_delivery(items: Sequence[Span | LedgerEvent]) -> int:
+    """Return where the last delivery of the last claim stands: lines of a commit that was in flight may stand behind it."""
     for at in range(len(items) - 1, -1, -1):
         item = items[at]
-        if _is_hand_out(item) or (isinstance(item, Event) and item.kind == "claimed"):
+        if _is_delivery(item) or (isinstance(item, LedgerEvent) and item.kind == "claimed"):
             return at
     return 0
 
 
-def _split(items: Sequence[Span | Event]) -> list[Claim]:
+def _split(items: Sequence[Span | LedgerEvent]) -> list[JudgedClaim]:
     """Cut the items of one run into claims."""
-    claims: list[Claim] = []
-    before: list[Event] = []
+    claims: list[JudgedClaim] = []
+    before: list[LedgerEvent] = []
     for item in items:
-        if isinstance(item, Event) and (_moves_before(item) or (item.kind == "degraded" and _is_over(claims))):
+        moved = isinstance(item, LedgerEvent) and item.kind == "reset" and item.facts.get("reason") in MOVED_BEFORE
+        if isinstance(item, LedgerEvent) and (moved or (item.kind == "degraded" and _is_over(claims))):
             before.append(item)
             continue
-        claimed = isinstance(item, Event) and item.kind == "claimed"
-        if claimed or (_is_hand_out(item) and _is_over(claims)) or not claims or before:
-            facts = item.facts if isinstance(item, Event) and claimed else {}
+        claimed = isinstance(item, LedgerEvent) and item.kind == "claimed"
+        if claimed or (_is_delivery(item) and _is_over(claims)) or not claims or before:
+            facts = item.facts if isinstance(item, LedgerEvent) and claimed else {}
             position, topic_id = facts.get("position"), facts.get("topic_id")
             claims.append(
-                Claim(item.consumer, item.run, item.epoch, item.epoch, claimed, position, topic_id, before=before)
+                JudgedClaim(item.consumer, item.run, item.epoch, item.epoch, claimed, position, topic_id, before=before)
             )
             before = []
         claim = claims[-1]
@@ -192,28 +249,24 @@ def _split(items: Sequence[Span | Event]) -> list[Claim]:
             claim = next((one for one in reversed(claims) if one.epoch <= item.epoch), claim)
         claim.items.append(item)
         claim.last_epoch = max(claim.last_epoch, item.epoch)
-        if isinstance(item, Event) and item.kind in ("released", "lost"):
+        if isinstance(item, LedgerEvent) and item.kind in ("released", "lost"):
             claim.ended_at = item.seq
     return claims
 
 
-def _moves_before(event: Event) -> bool:
-    return event.kind == "reset" and event.facts.get("reason") in MOVED_BEFORE
+def _says_recreated(event: LedgerEvent) -> bool:
+    return event.kind == "reset" and event.facts.get("reason") == RECREATED
 
 
-def _says_created_anew(event: Event) -> bool:
-    return event.kind == "reset" and event.facts.get("reason") == CREATED_ANEW
-
-
-def _is_over(claims: Sequence[Claim]) -> bool:
+def _is_over(claims: Sequence[JudgedClaim]) -> bool:
     return not claims or claims[-1].ended_at is not None
 
 
-def _is_hand_out(item: Span | Event) -> bool:
+def _is_delivery(item: Span | LedgerEvent) -> bool:
     return isinstance(item, Span) and item.batches > 0
 
 
-def _mark_damage(claims: Sequence[Claim], damage: Sequence[Damage]) -> None:
+def _mark_damage(claims: Sequence[JudgedClaim], damage: Sequence[Damage]) -> None:
     """Say of each claim of a run which missing lines concern it: those of its own midst, or before or behind it."""
     for item in damage:
         seq = item.seq if item.seq is not None else 0
@@ -225,8 +278,10 @@ def _mark_damage(claims: Sequence[Claim], damage: Sequence[Damage]) -> None:
             following.blind.append(item)
 
 
-def _ending(claim: Claim, runs: Mapping[str, Run], later: set[str], coordination: Coordination | None) -> Ending:
-    events = [item for item in claim.items if isinstance(item, Event)]
+def _ending(
+    claim: JudgedClaim, runs: Mapping[str, LedgerRun], later: set[str], coordination: ZooKeeperState | None
+) -> Ending:
+    events = [item for item in claim.items if isinstance(item, LedgerEvent)]
     kinds = {event.kind for event in events}
     if any(event.kind == "commit" and event.facts.get("outcome") == "fenced" for event in events):
         return "fenced"

@@ -19,19 +19,21 @@ from numpy.typing import NDArray
 
 from inbound.errors import LedgerError
 from inbound.ledger.format import FORMAT_VERSION
-from inbound.proof.collapse import EVENTS, Piece, Source, degraded
-from inbound.proof.model import Damage, Event, OffsetRange, PartitionKey, Span
+from inbound.proof.model import Damage, LedgerEvent, OffsetRange, PartitionKey, Span
+from inbound.proof.spans import EVENTS, Piece, RunSource, degraded
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 #: len(',"crc":"01234567"}')
 _SEAL = 18
-#: What pyarrow parses at once: what it works on should fit into the processor's cache. Bytes.
+#: So much pyarrow parses at once: its working set should fit into the processor's cache. Bytes.
 _JSON_BLOCK = 1 << 20
 #: Codes of kinds; what is neither is an event, or a kind that this reader does not know.
 BEGUN, DONE, SETTLED, EVENT, OTHER = range(5)
 _CODES = {"begun": BEGUN, "done": DONE, "settled": SETTLED, **dict.fromkeys(EVENTS, EVENT)}
+#: The arrays of a block.
+_COLUMNS = ("seq", "kind", "place", "epoch", "first", "next", "records", "commit", "outcome", "mzxid", "wall")
 #: Codes of outcomes.
 NO_OUTCOME, LANDED, FENCED, UNKNOWN = range(4)
 _OUTCOMES = ("", "landed", "fenced", "unknown")
@@ -51,7 +53,7 @@ _SCHEMA = pa.schema(
 class Block:
     """Lines of one run as columns, one row for each entry, in the order of the lines; headers and ends stand apart."""
 
-    source: Source
+    source: RunSource
     seq: Ints
     kind: NDArray[np.int8]
     place: Ints  # which of `places`; ABSENT: it is about the whole run
@@ -69,16 +71,24 @@ class Block:
     header: Mapping[str, Any] | None = None
     ending: Mapping[str, Any] | None = None
     torn: bool = False
-    first_wall: float | None = None
 
     def __len__(self) -> int:
         return len(self.seq)
+
+    def take(self, rows: Ints) -> Block:
+        """Return these rows, in this order."""
+        at = {int(row): index for index, row in enumerate(rows)} if self.events else {}
+        return replace(
+            self,
+            events={at[row]: event for row, event in self.events.items() if row in at},
+            **{name: getattr(self, name)[rows] for name in _COLUMNS},
+        )
 
 
 # -- from bytes ----------------------------------------------------------------------------------------------------------
 
 
-def parse_block(data: bytes, source: Source, *, first_line: int = 1, last: bool = True) -> Block:
+def parse_block(data: bytes, source: RunSource, *, first_line: int = 1, last: bool = True) -> Block:
     """Read whole lines of a `.jsonl` file, each held against its seal. A damaged one becomes a Damage.
 
     Args:
@@ -99,13 +109,11 @@ def parse_block(data: bytes, source: Source, *, first_line: int = 1, last: bool 
         # Arrow's parser ends the process at `null`.
         damage += [(index, "its checksum is right, but it is no JSON object") for index in foreign]
         wrong += foreign
+    kept, good = list(range(len(lines))), data[: len(data) - len(tail)]
     if wrong:
         damaged = set(wrong)
-        kept = [index for index in range(len(lines)) if index not in damaged]
+        kept = [index for index in kept if index not in damaged]
         good = b"\n".join([lines[index] for index in kept])
-    else:
-        kept, good = [], data[: len(data) - len(tail)]
-        kept = list(range(len(lines)))
     table, unfit = _table(good, [lines[index] for index in kept]) if kept else (_SCHEMA.empty_table(), [])
     if unfit:
         damage += [(kept[at], f"its checksum is right, but it is no line of a ledger: {why}") for at, why in unfit]
@@ -174,7 +182,7 @@ def _number_before(numbers: Ints, kept: Sequence[int], index: int) -> int:
 # -- from Arrow ----------------------------------------------------------------------------------------------------------
 
 
-def block_of(table: pa.Table, source: Source) -> Block:
+def block_of(table: pa.Table, source: RunSource) -> Block:
     """Make a block of a converted file's rows (`inbound.ledger.columns`), lines of kind `damaged` among them."""
     damaged = pc.equal(table["kind"], "damaged")
     facts, lines = table["facts"], table["line"]
@@ -200,15 +208,9 @@ def block_of(table: pa.Table, source: Source) -> Block:
     return block
 
 
-def _block(table: pa.Table, source: Source, facts_at: Any) -> tuple[Block, Ints]:
+def _block(table: pa.Table, source: RunSource, facts_at: Any) -> tuple[Block, Ints]:
     """Return the block, and the numbers of all rows of the table, headers and ends included."""
-    kinds = (
-        table["kind"].combine_chunks().dictionary_encode()
-        if table.num_rows
-        else pa.array([], pa.string()).dictionary_encode()
-    )
-    names: list[str] = kinds.dictionary.to_pylist()
-    kind_at = kinds.indices.to_numpy()
+    names, kind_at = _coded(table, "kind")
     numbers = _ints(table["seq"])
     wall = table["wall"].fill_null(0.0).to_numpy()
     marks = [names.index(name) if name in names else -2 for name in ("header", "end")]
@@ -225,23 +227,16 @@ def _block(table: pa.Table, source: Source, facts_at: Any) -> tuple[Block, Ints]
         else:
             ending = mark
     entry = ~np.isin(kind_at, marks)
-    codes = (
-        np.array([_CODES.get(name, OTHER) for name in names] or [OTHER], np.int8)[kind_at]
-        if names
-        else np.empty(0, np.int8)
-    )
+    codes = np.array([_CODES.get(name, OTHER) for name in names] or [OTHER], np.int8)[kind_at]
     place, places = _places(table)
     rows = np.flatnonzero(entry)
-    events = {}
-    for at, row in enumerate(rows.tolist()):
-        if codes[row] == EVENT:
-            events[at] = (names[kind_at[row]], facts_at(row))
+    events = {at: (names[kind_at[row]], facts_at(row)) for at, row in enumerate(rows.tolist()) if codes[row] == EVENT}
     epoch, first, end, records, commit, mzxid = (
         _ints(table[name])[rows] for name in ("epoch", "first", "next", "records", "commit", "mzxid")
     )
     block = Block(
         source, numbers[rows], codes[rows], place[rows], epoch, first, end, records, commit, _outcomes(table)[rows], mzxid,
-        wall[rows], places, events, header=header, ending=ending, first_wall=float(wall[0]) if len(wall) else None,
+        wall[rows], places, events, header=header, ending=ending,
     )  # fmt: skip
     return block, numbers
 
@@ -250,12 +245,17 @@ def _ints(column: pa.ChunkedArray) -> Ints:
     return column.cast(pa.int64()).fill_null(ABSENT).to_numpy()  # type: ignore[no-any-return]
 
 
-def _places(table: pa.Table) -> tuple[Ints, list[tuple[str, int]]]:
+def _coded(table: pa.Table, name: str) -> tuple[list[str], NDArray[np.int32]]:
+    """Return the texts of a column, and for each row which of them it has; ABSENT: none."""
     if not table.num_rows:
-        return np.empty(0, np.int64), []
-    topics = table["topic"].combine_chunks().dictionary_encode()
-    names: list[str] = topics.dictionary.to_pylist()
-    topic = topics.indices.fill_null(ABSENT).to_numpy().astype(np.int64)
+        return [], np.empty(0, np.int32)
+    found = table[name].combine_chunks().dictionary_encode()
+    return found.dictionary.to_pylist(), found.indices.fill_null(ABSENT).to_numpy()
+
+
+def _places(table: pa.Table) -> tuple[Ints, list[tuple[str, int]]]:
+    names, topic_at = _coded(table, "topic")
+    topic = topic_at.astype(np.int64)
     partition = _ints(table["partition"])
     absent = (topic < 0) | (partition < 0)
     code = np.where(absent, ABSENT, (topic << 32) | np.maximum(partition, 0))
@@ -267,16 +267,9 @@ def _places(table: pa.Table) -> tuple[Ints, list[tuple[str, int]]]:
 
 
 def _outcomes(table: pa.Table) -> NDArray[np.int8]:
-    if not table.num_rows:
-        return np.empty(0, np.int8)
-    found = table["outcome"].combine_chunks().dictionary_encode()
-    codes: NDArray[np.int8] = np.array(
-        [_OUTCOMES.index(name) if name in _OUTCOMES else UNKNOWN for name in found.dictionary.to_pylist()]
-        + [NO_OUTCOME],
-        np.int8,
-    )
-    at: NDArray[np.int32] = found.indices.fill_null(-1).to_numpy()
-    return codes[at]
+    names, at = _coded(table, "outcome")
+    codes = [_OUTCOMES.index(name) if name in _OUTCOMES else UNKNOWN for name in names]
+    return np.array([*codes, NO_OUTCOME], np.int8)[at]
 
 
 def together(blocks: Sequence[Block]) -> Block:
@@ -290,14 +283,11 @@ def together(blocks: Sequence[Block]) -> Block:
         moved.append(codes[block.place])
         events |= {at + row: event for row, event in block.events.items()}
         at += len(block)
-    columns = {
-        name: np.concatenate([getattr(block, name) for block in blocks])
-        for name in ("seq", "kind", "epoch", "first", "next", "records", "commit", "outcome", "mzxid", "wall")
-    }
+    columns = {name: np.concatenate([getattr(block, name) for block in blocks]) for name in _COLUMNS if name != "place"}
     return Block(
         blocks[0].source, place=np.concatenate(moved), places=list(places), events=events,
         damage=[damage for block in blocks for damage in block.damage], header=blocks[0].header, ending=blocks[-1].ending,
-        torn=blocks[-1].torn, first_wall=blocks[0].first_wall, **columns,
+        torn=blocks[-1].torn, **columns,
     )  # fmt: skip
 
 
@@ -307,7 +297,8 @@ def together(blocks: Sequence[Block]) -> Block:
 def collapse_block(block: Block) -> Piece:
     """Return the spans and events of a block: the same that `Collapser` finds line by line."""
     if len(block) > 1 and not bool((np.diff(block.seq) > 0).all()):
-        block = _once(block)
+        # In the order of their numbers, each number once: the first line that has it.
+        block = block.take(np.unique(block.seq, return_index=True)[1])
     source = block.source
     damage = list(block.damage)
     rows = np.flatnonzero(block.place == ABSENT)
@@ -327,35 +318,21 @@ def collapse_block(block: Block) -> Piece:
     events = [_event(block, row) for row in np.flatnonzero(is_event).tolist()]
     return Piece(
         source, tuple(_spans(block, order, is_event[order])), tuple(events), tuple(_ranges(block.seq)), tuple(damage),
-        block.header, block.ending, block.torn, block.first_wall,
+        block.header, block.ending, block.torn,
     )  # fmt: skip
 
 
-def _once(block: Block) -> Block:
-    """Put the rows in the order of their numbers, each number once: the first line that has it."""
-    _, rows = np.unique(block.seq, return_index=True)
-    where = {int(row): at for at, row in enumerate(rows)}
-    columns = {
-        name: getattr(block, name)[rows]
-        for name in ("seq", "kind", "place", "epoch", "first", "next", "records", "commit", "outcome", "mzxid", "wall")
-    }
-    return replace(block, events={where[row]: e for row, e in block.events.items() if row in where}, **columns)
-
-
-def _event(block: Block, row: int) -> Event:
+def _event(block: Block, row: int) -> LedgerEvent:
     if block.kind[row] == SETTLED:
         kind = "commit"
         facts: Mapping[str, Any] = {"commit": int(block.commit[row]), "outcome": _OUTCOMES[block.outcome[row]]}
     else:
         kind, facts = block.events[row]
-    return Event(
-        _key(block, row), block.source.consumer, block.source.run, int(block.epoch[row]), int(block.seq[row]), kind,
+    key = PartitionKey(block.source.group, *block.places[block.place[row]])
+    return LedgerEvent(
+        key, block.source.consumer, block.source.run, int(block.epoch[row]), int(block.seq[row]), kind,
         float(block.wall[row]), facts,
     )  # fmt: skip
-
-
-def _key(block: Block, row: int) -> PartitionKey:
-    return PartitionKey(block.source.group, *block.places[block.place[row]])
 
 
 def _ranges(numbers: Ints) -> list[OffsetRange]:
@@ -376,7 +353,7 @@ def _before(marked: Bools, values: Ints, group_start: Ints) -> Ints:
 
 
 def _spans(block: Block, order: Ints, event: Bools) -> list[Span]:
-    """Find where spans begin (the table in `inbound.proof.collapse`), and sum each up. `order`: by place, then seq."""
+    """Find where spans begin (the table in `inbound.proof.spans`), and sum each up. `order`: by place, then seq."""
     if not len(order):
         return []
     place, kind, epoch = block.place[order], block.kind[order], block.epoch[order]

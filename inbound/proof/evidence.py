@@ -6,39 +6,54 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from inbound.proof.claims import Claim
-from inbound.proof.intervals import Counted, Growing, difference, intersection
-from inbound.proof.model import ANOMALIES, LEFT_OUT, Event, Finding, FindingKind, LeftOutKind, LogExtent, OffsetRange
+from inbound.proof.claims import JudgedClaim
+from inbound.proof.intervals import CountedRanges, Growing, difference, intersection
+from inbound.proof.model import (
+    ANOMALIES,
+    LEFT_OUT,
+    Finding,
+    FindingKind,
+    LedgerEvent,
+    LeftOutKind,
+    LogExtent,
+    OffsetRange,
+)
 
-#: In the trace of holes: the hand-outs went past it; they did, and it had been handed out and given back; a commit did; the next
+#: In the trace of holes: the deliveries went past it; they did, and it had been delivered and given back; a commit did; the next
 #: claim began past it; and the same, where it found no commit of the group any more.
-PASSED, GIVEN_BACK, COMMITTED, BEGAN_PAST, BEGAN_ANEW = "passed", "given back", "committed", "began past", "began anew"
+PASSED, GIVEN_BACK, COMMITTED, BEGAN_PAST, BEGAN_UNCOMMITTED = (
+    "passed",
+    "given back",
+    "committed",
+    "began past",
+    "began without a commit",
+)
 #: Greater than any offset.
 NO_END = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Offsets that were passed over. Whether that is a loss depends on what is handed out later."""
+    """Offsets that were passed over. Whether that is a loss depends on what is delivered later."""
 
     first: int
     next: int
     how: str
-    claim: Claim
+    claim: JudgedClaim
     wall: float
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class OmittedRange:
     """Offsets that are committed past on purpose."""
 
     first: int
     next: int
     kind: LeftOutKind
     cause: str
-    claim: Claim
+    claim: JudgedClaim
     wall: float
-    #: It had failed, and was committed past: that stays so until it is handed out again.
+    #: It had failed, and was committed past: that stays so until it is redelivered.
     failed: bool = False
 
 
@@ -46,14 +61,14 @@ class LeftOut:
 class Left:
     """What a claim left: it had been answered for `advanced` before its last batch, and `committed` is what had landed."""
 
-    claim: Claim
+    claim: JudgedClaim
     committed: int
     advanced: int
-    found_by: Claim | None  # the claim that began at `committed`; None: that is what ZooKeeper has
-    given_back: tuple[OffsetRange, ...] = ()  # what it was handed, has given back, and was not handed again
+    found_by: JudgedClaim | None  # the claim that began at `committed`; None: that is what ZooKeeper has
+    given_back: tuple[OffsetRange, ...] = ()  # delivered to it, given back, and not redelivered
 
 
-def unwritten(gap: Event) -> str:
+def unwritten(gap: LedgerEvent) -> str:
     """Return what is missing where a ledger says that it lacks something (`degraded`)."""
     since, until = gap.facts.get("from"), gap.facts.get("to")
     when = ""
@@ -61,7 +76,7 @@ def unwritten(gap: Event) -> str:
         start, end = (f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}" for at in (since, until))
         when = f" from {start} to {end} UTC"
     return (
-        f"{gap.consumer} could not write its ledger{when}: what it did meanwhile, under epoch {gap.epoch}, is not known"
+        f"{gap.consumer} could not write its ledger{when}: its work in that time, under epoch {gap.epoch}, is not known"
     )
 
 
@@ -76,26 +91,26 @@ class Missing:
 
 @dataclass(eq=False)
 class Evidence:
-    """Of one partition; of one topic, where a topic was deleted and created anew."""
+    """The evidence of one partition; of one topic, where a topic was deleted and recreated."""
 
     handed: Growing = field(default_factory=Growing)  # by the claims gone through
     counts: Growing = field(default_factory=Growing)  # of that, what no reset has wanted again since
     #: What was delivered since the last claim began that says where. What such a claim announces to commit is all its own:
     #: of what claims before it were delivered and had not committed, the log may hold other records now.
     recent: Growing = field(default_factory=Growing)
-    reset: Event | None = None  # the last one, as long as nothing was committed since
-    by_claim: list[tuple[Claim, Growing]] = field(default_factory=list)
+    reset: LedgerEvent | None = None  # the last one, as long as nothing was committed since
+    by_claim: list[tuple[JudgedClaim, Growing]] = field(default_factory=list)
     expected: int | None = None  # where the next claim must begin: what is committed, as far as the ledger says
     opens: set[int] = field(default_factory=set)  # commits that may have landed since
     may_have_landed: set[int] = field(default_factory=set)  # the same, before a claim that found no commit
     #: A first position that the claim before announced: it found no commit, and that one may stand.
-    anew: int | None = None
+    first_position: int | None = None
     over_cut: int | None = None  # where a log was cut, the commit may go back to here
     loose: bool = False  # where the next claim begins can't be told: lines are missing
-    floor: int = 0  # below it all was committed, and nobody has asked for it again
-    #: What processors have answered for that had been handed it, whether or not that was committed.
+    floor: int = 0  # below it all was committed, and no reset or revert wants it again
+    #: Delivered and answered, whether or not it was committed.
     answered: Growing = field(default_factory=Growing)
-    high: int = 0  # highest offset handed out or committed since somebody moved the group back
+    high: int = 0  # highest offset delivered or committed since the group was last moved back
     start: int | None = None
     late: bool = False  # the claim before it committed after others had: its last commit is none to begin at
     last_mzxid: int | None = None  # of all commits that landed
@@ -104,22 +119,27 @@ class Evidence:
     #: What may be passed over from here on: on purpose, deleted by Kafka, or by whom is not known. Reading that begins
     #: again below takes it back.
     excused: Growing = field(default_factory=Growing)
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[OmittedRange] = field(default_factory=list)
     _suspended: Growing = field(default_factory=Growing)  # of both, what a claim has gone back before
-    _suspended_left_out: list[LeftOut] = field(default_factory=list)
-    #: What the claim before it gave back, by its answers, and did not hand out again.
+    _suspended_left_out: list[OmittedRange] = field(default_factory=list)
+    #: What the claim before it gave back, by its answers, and did not redeliver.
     given_back: Growing = field(default_factory=Growing)
     #: What a claim has gone back for, as a line of it says, and was not handed again; and what of that it went past then.
     reverted: Growing = field(default_factory=Growing)
     left_behind: Growing = field(default_factory=Growing)
-    explained: list[OffsetRange] = field(default_factory=list)  # handed out again because somebody asked
+    explained: list[OffsetRange] = field(default_factory=list)  # redelivered on request
     holes: list[Hole] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
 
     def found(
-        self, kind: FindingKind, ranges: Iterable[OffsetRange], cause: str, claims: Sequence[Claim], wall: float | None
+        self,
+        kind: FindingKind,
+        ranges: Iterable[OffsetRange],
+        cause: str,
+        claims: Sequence[JudgedClaim],
+        wall: float | None,
     ) -> None:
         """Note a finding for each range. How many offsets of it the log has is counted at the end."""
         epochs = tuple(dict.fromkeys(claim.epoch for claim in claims))
@@ -136,7 +156,7 @@ class Evidence:
     def sure_from(self, offset: int, *, explained: bool = False) -> None:
         """Note that it is known again what became of offsets from here on.
 
-        If that is below where it was known last, and no reset explains it, nobody knows what was there before.
+        If that is below where it was known last, and no reset explains it, what was there before is not known.
         """
         for missing in self.missing:
             if missing.high is None:
@@ -144,15 +164,13 @@ class Evidence:
                 if missing.low is not None and not explained:
                     missing.low = min(missing.low, offset)
 
-    def handed_by(self, claim: Claim, handed: Growing) -> None:
-        """Note what a claim has handed out, when it was gone through."""
+    def delivered_by(self, claim: JudgedClaim, handed: Growing) -> None:
+        """Note what a claim has delivered, when it was gone through."""
         self.by_claim.append((claim, handed))
-        for first, end in handed.ranges:
-            self.handed.add(first, end)
-            self.counts.add(first, end)
-            self.recent.add(first, end)
+        for known in (self.handed, self.counts, self.recent):
+            known.include(handed.ranges)
 
-    def owner_of(self, first: int, end: int) -> Claim | None:
+    def owner_of(self, first: int, end: int) -> JudgedClaim | None:
         """Return the last of the claims gone through that handed any of these out."""
         for claim, handed in reversed(self.by_claim):
             if handed.overlaps(first, end):
@@ -160,9 +178,9 @@ class Evidence:
         return None
 
     def unanswered(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """Return what of these nobody has answered for, so that it was to be handed out again.
+        """Return what of these has no answer, so that it was to be redelivered.
 
-        Where lines of whoever had it are missing, the answer may be among them.
+        Where lines of its owner are missing, the answer may be among them.
         """
         left = difference(difference(ranges, [(0, self.floor)]), self.answered.ranges)
         return [(first, end) for first, end in left if not self._may_have_gaps(first, end)]
@@ -170,8 +188,8 @@ class Evidence:
     def _may_have_gaps(self, first: int, end: int) -> bool:
         return any(claim.has_gaps or claim.unsure for claim, handed in self.by_claim if handed.overlaps(first, end))
 
-    def never_handed(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """Return what of these was neither handed out nor passed over for a reason."""
+    def never_delivered(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """Return what of these was neither delivered nor passed over for a reason."""
         return difference(difference(ranges, self.counts.ranges), self.excused.ranges)
 
     def never_announced(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
@@ -179,18 +197,18 @@ class Evidence:
         delivered = self.counts if self.loose else self.recent
         return difference(difference(ranges, delivered.ranges), self.excused.ranges)
 
-    def passed(self, ranges: Sequence[OffsetRange], how: str, claim: Claim, wall: float) -> None:
+    def passed(self, ranges: Sequence[OffsetRange], how: str, claim: JudgedClaim, wall: float) -> None:
         """Note a hole for what of these was not passed over for a reason."""
         self.holes += [Hole(first, end, how, claim, wall) for first, end in difference(ranges, self.excused.ranges)]
 
-    def leave_out(self, left: LeftOut) -> None:
+    def leave_out(self, left: OmittedRange) -> None:
         """Note what is committed past on purpose."""
         if left.first < left.next:
             self.passed_again(left.first, left.next)
             self.excused.add(left.first, left.next)
             self.left_out.append(left)
 
-    def taken_back(self, reset: Event) -> None:
+    def taken_back(self, reset: LedgerEvent) -> None:
         """Note that a reset wants again what lies behind it. Each claim notes it until something is committed."""
         new = reset.facts.get("new")
         if isinstance(new, int) and (self.reset is None or self.reset.facts != reset.facts):
@@ -214,7 +232,7 @@ class Evidence:
             self._suspended_left_out = _outside(self._suspended_left_out, first, end)
 
     def begins_again(self, first: int, committed: int | None) -> None:
-        """Note that a claim begins at `first`, when `committed` was the commit: the same, of what is to be handed out again."""
+        """Note that a claim begins at `first`, when `committed` was the commit: the same, of what is to be redelivered."""
         failed = [
             replace(left, first=max(left.first, first), next=end, failed=True)
             for left in self.left_out
@@ -225,17 +243,15 @@ class Evidence:
         self.left_out += failed
 
     def wanted_from(self, first: int) -> None:
-        """Note that reading goes back to `first`: what it comes to again before its claim ends is wanted again."""
-        for low, high in self.excused.overlaps(first, NO_END):
-            self._suspended.add(low, high)
+        """Note that reading goes back to `first`: records read again before the claim ends are wanted again."""
+        self._suspended.include(self.excused.overlaps(first, NO_END))
         self.excused.cut(first, NO_END)
         self._suspended_left_out += _outside(self.left_out, 0, first)
         self.left_out = _outside(self.left_out, first, NO_END)
 
     def passed_again(self, first: int, end: int) -> None:
         """Note that reading which had gone back did not come to these: why they were left out counts as before."""
-        for low, high in self._suspended.overlaps(first, end):
-            self.excused.add(low, high)
+        self.excused.include(self._suspended.overlaps(first, end))
         self._suspended.cut(first, end)
         self.left_out += _outside(_outside(self._suspended_left_out, 0, first), end, NO_END)
         self._suspended_left_out = _outside(self._suspended_left_out, first, end)
@@ -246,7 +262,7 @@ class Evidence:
         self._suspended, self._suspended_left_out = Growing(), []
 
 
-def _outside(left_out: Iterable[LeftOut], first: int, end: int) -> list[LeftOut]:
+def _outside(left_out: Iterable[OmittedRange], first: int, end: int) -> list[OmittedRange]:
     return [
         replace(left, first=low, next=high)
         for left in left_out
@@ -254,12 +270,12 @@ def _outside(left_out: Iterable[LeftOut], first: int, end: int) -> list[LeftOut]
     ]
 
 
-class Log:
+class LogRecords:
     """What the log says of ranges: how many offsets of them it has, if it was read."""
 
     def __init__(self, extent: LogExtent | None) -> None:
         self.extent = extent
-        self._present = Counted(extent.present) if extent is not None and extent.present is not None else None
+        self._present = CountedRanges(extent.present) if extent is not None and extent.present is not None else None
 
     def count(self, first: int, end: int) -> int | None:
         """Return how many offsets of [first, end) the log has; None: it was not read there, or is deleted there."""

@@ -64,7 +64,7 @@ def contains(ranges: Sequence[OffsetRange], offset: int) -> bool:
     return at >= 0 and offset < ranges[at][1]
 
 
-class Counted:
+class CountedRanges:
     """A set of offsets that is asked many times how many of it lie in a range."""
 
     def __init__(self, ranges: Sequence[OffsetRange]) -> None:
@@ -87,7 +87,7 @@ class Counted:
 
 
 class Growing:
-    """A set of offsets that grows, mostly at its end, and says what it had already."""
+    """A set of offsets that grows, mostly at its end, and returns the overlap."""
 
     def __init__(self) -> None:
         self.ranges: list[OffsetRange] = []
@@ -111,6 +111,11 @@ class Growing:
             first, end = min(first, touched[0][0]), max(end, touched[-1][1])
         self.ranges[low:high] = [(first, end)]
         return there
+
+    def include(self, ranges: Iterable[OffsetRange]) -> None:
+        """Put all of these in."""
+        for first, end in ranges:
+            self.add(first, end)
 
     def cut(self, first: int, end: int) -> None:
         """Take [first, end) out."""

@@ -9,26 +9,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from inbound.coordinators.topic_ids import same_topic
+from inbound.coordinators.nodes import same_topic
 from inbound.proof.chain import go_through
-from inbound.proof.claims import Claim, claims_of, untold
-from inbound.proof.cuts import as_told, ended_at, noticed_at, without_cut_off
-from inbound.proof.evidence import Log, grouped, in_order
-from inbound.proof.facts import sound
+from inbound.proof.claims import JudgedClaim, claims_of, sound, untold
+from inbound.proof.commit_window import left_to_zookeeper, over_window
+from inbound.proof.evidence import LogRecords, grouped, in_order
 from inbound.proof.intervals import intersection, union
+from inbound.proof.log_cuts import as_told, ended_at, noticed_at, without_cut_off
 from inbound.proof.model import (
     ANOMALIES,
-    Coordination,
     Damage,
-    Event,
     Finding,
     FormerTopic,
+    LedgerEvent,
+    LedgerRun,
     LogExtent,
     PartitionKey,
     PartitionProof,
-    Run,
     Span,
     Verdict,
+    ZooKeeperState,
 )
 from inbound.proof.rules import (
     deleted_unread,
@@ -44,24 +44,23 @@ from inbound.proof.rules import (
     uncommitted,
     unnoticed_cut,
 )
-from inbound.proof.window import left_to_zookeeper, over_window
 
 
 def judge(
     key: PartitionKey,
-    runs: Sequence[Run],
+    runs: Sequence[LedgerRun],
     spans: Sequence[Span],
-    events: Sequence[Event],
+    events: Sequence[LedgerEvent],
     damage: Sequence[Damage],
     extent: LogExtent | None,
-    coordination: Coordination | None,
+    coordination: ZooKeeperState | None,
     *,
     since: int | None = None,
 ) -> PartitionProof:
     """Judge one partition.
 
-    What is given must be of one cut: ZooKeeper read first, then the ledger, then the log, so that whatever is committed
-    is in the ledger, and whatever the ledger has handed out is in the log. What moves meanwhile is no fault then.
+    What is given must be of one cut: ZooKeeper read first, then the ledger, then the log, so that all that is committed
+    is in the ledger, and all deliveries of the ledger are in the log. Then progress during the reading is no fault.
 
     Args:
         key: Which partition; spans and events of others are left aside.
@@ -76,18 +75,18 @@ def judge(
     spans = [span for span in spans if span.key == key]
     events, unusable = sound(event for event in events if event.key == key)
     claims = claims_of(runs, spans, events, [*damage, *unusable], coordination)
-    log = Log(extent)
+    log = LogRecords(extent)
     moved = untold(coordination, claims)
     chapters = _chapters([*claims, *moved])
     told: list[Finding] = []
     former: list[FormerTopic] = []
-    before: Claim | None = None  # the last one of the topic that was deleted
+    before: JudgedClaim | None = None  # the last one of the topic that was deleted
     for chapter, following in pairwise(chapters):
-        evidence = go_through(without_cut_off(chapter, None).claims, before)
+        evidence = go_through(without_cut_off(chapter, None)[0], before)
         before = chapter[-1]
         resolve_holes(evidence, evidence.floor)
         left_out(evidence, evidence.expected)
-        over_window(evidence, Log(None))
+        over_window(evidence, LogRecords(None))
         told += [replace(f, cause=f"in the topic that was deleted since: {f.cause}") for f in evidence.findings]
         former.append(
             FormerTopic(
@@ -111,7 +110,7 @@ def judge(
     evidence = go_through(last, before)
     evidence.missing += uncertain
     other_damage(evidence, key, damage)
-    # Also of commits that a cut lies before: what is committed is theirs as long as nobody has written it since.
+    # Also of commits that a cut lies before: the commit is theirs as long as no later write replaced it.
     told_of = {span.last_mzxid for claim in now for span in claim.spans}
     committed = held_against_zookeeper(evidence, last, coordination, since, told_of - {None})
     start_of_evidence(evidence, since)
@@ -142,20 +141,20 @@ def judge(
     )  # fmt: skip
 
 
-def _chapters(claims: Sequence[Claim]) -> list[list[Claim]]:
-    """Cut where the topic was deleted and created anew: offsets before and after have nothing to do with each other.
+def _chapters(claims: Sequence[JudgedClaim]) -> list[list[JudgedClaim]]:
+    """Cut where the topic was deleted and recreated: offsets before and after have nothing to do with each other.
 
     Who began the new one may have died before its ledger said so; then the next claim names another topic id. Until
     something is committed, each claim says that the topic was recreated.
     """
-    chapters: list[list[Claim]] = []
+    chapters: list[list[JudgedClaim]] = []
     topic_id: str | None = None
     for claim in claims:
         another = topic_id is not None and claim.topic_id is not None and same_topic(topic_id, claim.topic_id) is False
         same = topic_id is not None and claim.topic_id is not None and not another
-        if not chapters or another or (claim.created_anew and not same):
+        if not chapters or another or (claim.recreated and not same):
             chapters.append([])
-        topic_id = claim.topic_id or (None if claim.created_anew else topic_id)
+        topic_id = claim.topic_id or (None if claim.recreated else topic_id)
         chapters[-1].append(claim.goes_on() if chapters[-1] else claim)
     return chapters
 

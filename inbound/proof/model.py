@@ -1,4 +1,4 @@
-"""What a proof is made from (spans and events of the ledger, the log), and what it says (findings, a verdict)."""
+"""The evidence of a proof (spans and events of the ledger, the log) and its result (findings, a verdict)."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ OffsetRange = tuple[int, int]
 
 
 class PartitionKey(NamedTuple):
-    """What is judged by itself: one partition, as one group reads it."""
+    """The unit of judgement: one partition, as one group reads it."""
 
     group: str
     topic: str
     partition: int
 
 
-# -- what it is made from ------------------------------------------------------------------------------------------------
+# -- evidence ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
     """A stretch of one run's lines for a partition in which all went straight on, as one row instead of thousands.
 
-    Within it: each hand-out (`begun`) begins where the one before ended, answers (`done`) and landed commits ascend,
-    commits by offset and by mzxid, the epoch is the same, and no event is noted. Whatever breaks this begins the next
+    Within it: each delivery (`begun`) begins where the one before ended, answers (`done`) and landed commits ascend,
+    commits by offset and by mzxid, the epoch is the same, and no event is noted. A line that breaks this begins the next
     span, so that nothing a judge could need is lost: `batches` lines became one.
     """
 
@@ -40,7 +40,7 @@ class Span:
     epoch: int
     seq: int  # of its first line in the run
     last_seq: int
-    first: int  # [first, next) was handed out; equal: no hand-out, only answers or commits
+    first: int  # [first, next) was delivered; equal: no delivery, only answers or commits
     next: int
     batches: int
     records: int
@@ -50,16 +50,16 @@ class Span:
     last_mzxid: int | None
     wall: float  # of its first and last line, seconds since 1970; for people, never for order
     last_wall: float
-    last_first: int | None = None  # where its last hand-out began
+    last_first: int | None = None  # where its last delivery began
     answer_of: int | None = None  # where the batch began that its last answer was about; None: no answer is of a batch
-    #: What the claim had been answered for when its first and its last batch were handed out, whether committed or in
+    #: What the claim had been answered for when its first and its last batch were delivered, whether committed or in
     #: flight; None: of an earlier release, which handed nothing out before the commit had landed.
     first_commit: int | None = None
     commit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class LedgerEvent:
     """A line that is no steady progress: a note (`claimed`, `released`, `lost`, `reset`, `revert`, `skip`,
     `retention`, `truncated`, `withheld`), a commit that was `fenced` or is `unknown` (facts: `commit`), or `degraded`:
     there is more that could not be recorded."""
@@ -89,14 +89,11 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LedgerRun:
     """One process run of a consumer, as its ledger tells it."""
 
-    group: str
     consumer: str
     run: str
-    host: str
-    started: float  # seconds since 1970
     ended: bool  # its last line says `closed`; else it died, or is running
 
 
@@ -110,57 +107,58 @@ class LogExtent:
     #: read (quick mode). What lies below `scanned_from` was not read either: it had been proven before.
     present: Sequence[OffsetRange] | None = None
     scanned_from: int = 0
-    topic_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class NotedReset:
     """The reset of the group's offset after which nothing was committed; whether a ledger has it is another matter."""
 
     command: str
     old: int | None  # None: the group had no commit
-    since: int | None  # the last commit before it, and before others that nobody has noted; None: there was none
+    since: (
+        int | None
+    )  # the last commit before it, and before other resets that no ledger has noted; None: there was none
     new: int
-    claimed: bool = False  # somebody has claimed the partition after it
+    claimed: bool = False  # the partition was claimed after it
 
     @classmethod
-    def noted_in(cls, epoch: EpochInfo | None) -> Moved | None:
+    def noted_in(cls, epoch: EpochInfo | None) -> NotedReset | None:
         """Return what stands in an epoch node."""
         reset = epoch.noted() if epoch is not None else None
         return None if reset is None else cls(reset.command, reset.old, reset.since, reset.new, reset.claimed)
 
 
 @dataclass(frozen=True, slots=True)
-class Coordination:
+class ZooKeeperState:
     """What ZooKeeper says of a partition now."""
 
     committed: int | None  # None: the group has no commit, or (`known` is false) it does not count here
     mzxid: int | None  # of the offset node; None: there is none
     epoch: int | None  # version of the epoch node
     owner: str | None  # the consumer that holds it
-    known: bool = True  # whether what it says of the commit is to be held against the ledger
-    moved: Moved | None = None  # by what the commit is where it is, if that is a reset
+    known: bool = True  # whether its commit is to be compared with the ledger
+    moved: NotedReset | None = None  # by what the commit is where it is, if that is a reset
     #: From where on the log holds other records than the group has committed, as the brokers say; 0: they cannot tell. None:
     #: it was not cut, or the group does not know under which leader they were written.
     cut: int | None = None
     topic_id: str | None = None  # of the topic that the commit is about, as the epoch node names it
 
 
-# -- what it says --------------------------------------------------------------------------------------------------------
+# -- result --------------------------------------------------------------------------------------------------------------
 
 FindingKind = Literal[
-    "lost",  # the commit passed it, the log has it, and nobody was handed it
-    "duplicate",  # handed out again although it had been committed, and nobody asked for it
-    "repeated",  # handed out again as at-least-once allows: what had not been committed at a crash, fence or failure
-    "skipped",  # passed over in the order of hand-outs (Jepsen: poll-skip); handed out later, or not committed past yet
-    "reordered",  # handed out after higher offsets of the same claim (Jepsen: nonmonotonic)
+    "lost",  # the commit passed it, the log has it, and no processor got it
+    "duplicate",  # redelivered although it had been committed, and without a request
+    "repeated",  # redelivered as at-least-once allows: what had not been committed at a crash, fence or failure
+    "skipped",  # passed over in the order of deliveries (Jepsen: poll-skip); delivered later, or not committed past yet
+    "reordered",  # delivered after higher offsets of the same claim (Jepsen: nonmonotonic)
     "unfenced",  # a commit of an older epoch landed after one of a newer, by mzxid
     "over-window",  # a claim that ended had left more uncommitted than its max_uncommitted_records allows
-    "beyond-end",  # committed or handed out past the end of the log
-    "lost-to-retention",  # Kafka had deleted it before it was handed out
-    "uncommitted",  # answered, but the commit did not land, and nobody holds the partition: it will be repeated
-    "unclaimed",  # nobody of the group was ever responsible for it
-    # Committed past on purpose; not among what was handed out and committed.
+    "beyond-end",  # committed or delivered past the end of the log
+    "lost-to-retention",  # Kafka had deleted it before it was delivered
+    "uncommitted",  # answered, but the commit did not land, and the partition has no owner: it will be redelivered
+    "unclaimed",  # no consumer of the group ever owned it
+    # Committed past on purpose; not among what was delivered and committed.
     "given-up",  # it failed for good, and `on_error` skipped it
     "dead-lettered",  # it failed for good, and `on_error` sent it to the dead-letter topic
     "passed-over",  # the processor skipped it
@@ -196,7 +194,7 @@ class Verdict(IntEnum):
     PROVEN = 0
     ANOMALIES = 1
     NOT_PROVABLE = 3
-    UNCLAIMED = 4  # there are records for which nobody was ever responsible
+    UNCLAIMED = 4  # there are records that no consumer ever owned
 
 
 #: Of several verdicts the first one counts for all.
@@ -212,7 +210,7 @@ class ClaimBar:
     wall: float
     last_wall: float
     position: int | None  # where it began; None: the group had no offset
-    next: int  # one past the last offset it handed out
+    next: int  # one past the last offset it delivered
     landed: int | None
     batches: int
     records: int
@@ -226,7 +224,7 @@ class FormerTopic:
     epoch: int  # of the claim that began the topic after it
     start: int | None
     committed: int | None  # what stood behind it is not judged
-    handed_to: int  # one past the highest offset that was handed out
+    handed_to: int  # one past the highest offset that was delivered
     wall: float  # when the topic after it was begun
 
 
@@ -236,7 +234,7 @@ class PartitionProof:
 
     key: PartitionKey
     verdict: Verdict
-    #: Every offset in [start, proven) of the log was handed out and is committed, or the findings name it.
+    #: Every offset in [start, proven) of the log was delivered and is committed, or the findings name it.
     start: int | None
     proven: int | None
     committed: int | None
@@ -247,7 +245,7 @@ class PartitionProof:
     findings: tuple[Finding, ...]
     missing: tuple[str, ...]  # what would be needed to prove it; empty: nothing
     claims: tuple[ClaimBar, ...]
-    #: Handed out again because somebody asked for it: a revert, a reset, an answer for part of a batch. No findings.
+    #: Redelivered on request: a revert, a reset, an answer for part of a batch. No findings.
     explained: tuple[OffsetRange, ...] = ()
     #: Of [start, proven) what was committed past on purpose; the findings of `LEFT_OUT` say why.
     left_out: tuple[OffsetRange, ...] = ()
@@ -273,7 +271,7 @@ class Proof:
 
     @property
     def verdict(self) -> Verdict:
-        """Anomalies, if any were found; else whether somebody was responsible for all of it, and it was provable."""
+        """Anomalies, if any were found; else whether all of it had an owner, and was provable."""
         verdicts = {partition.verdict for partition in self.partitions}
         if self.missing:
             verdicts.add(Verdict.NOT_PROVABLE)

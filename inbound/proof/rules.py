@@ -1,14 +1,23 @@
-"""What is said once all claims are gone through: holes, and the evidence held against ZooKeeper and the log."""
+"""The findings after all claims: holes, and the evidence compared with ZooKeeper and the log."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
 from inbound.proof.chain import first_taken_away, unsure_of
-from inbound.proof.claims import Claim
-from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, GIVEN_BACK, PASSED, Evidence, Log, Missing
+from inbound.proof.claims import JudgedClaim
+from inbound.proof.evidence import (
+    BEGAN_PAST,
+    BEGAN_UNCOMMITTED,
+    COMMITTED,
+    GIVEN_BACK,
+    PASSED,
+    Evidence,
+    LogRecords,
+    Missing,
+)
 from inbound.proof.intervals import difference, intersection, union
-from inbound.proof.model import Coordination, Damage, Finding, LeftOutKind, LogExtent, OffsetRange, PartitionKey, Span
+from inbound.proof.model import Damage, Finding, LeftOutKind, LogExtent, OffsetRange, PartitionKey, Span, ZooKeeperState
 
 #: What is left out because it failed: always of what was delivered.
 _FAILED: frozenset[LeftOutKind] = frozenset({"given-up", "dead-lettered"})
@@ -24,8 +33,8 @@ def other_damage(evidence: Evidence, key: PartitionKey, damage: Sequence[Damage]
 
 def held_against_zookeeper(
     evidence: Evidence,
-    claims: Sequence[Claim],
-    coordination: Coordination | None,
+    claims: Sequence[JudgedClaim],
+    coordination: ZooKeeperState | None,
     since: int | None,
     told_of: Collection[int | None],
 ) -> int | None:
@@ -38,7 +47,7 @@ def held_against_zookeeper(
         return expected
     committed, mzxid, epoch = coordination.committed, coordination.mzxid, coordination.epoch
     if expected is None and committed is not None and evidence.opens and committed > min(evidence.opens):
-        expected = evidence.start = min(evidence.opens)  # the group's first commit, which somebody has moved on since
+        expected = evidence.start = min(evidence.opens)  # the group's first commit, which was moved on since
     if expected is None:
         if not claims:
             _without_a_line(evidence, coordination, since)
@@ -70,7 +79,7 @@ def held_against_zookeeper(
         f"under epoch {epoch}, of which the ledger has no line" if unknown else "and no line of the ledger says by whom"
     )
     text = (
-        f"the commit was moved from {expected} to {committed}, {by}: somebody set the offset from outside, or a consumer's "
+        f"the commit was moved from {expected} to {committed}, {by}: the offset was set from outside, or a consumer's "
         "ledger is missing; give the ledgers of all consumers of the group"
     )
     if committed > expected and not unknown:
@@ -81,7 +90,7 @@ def held_against_zookeeper(
     return committed
 
 
-def _without_a_line(evidence: Evidence, coordination: Coordination, since: int | None) -> None:
+def _without_a_line(evidence: Evidence, coordination: ZooKeeperState, since: int | None) -> None:
     """Say what is missing of a partition of which no ledger has a line."""
     committed, epoch = coordination.committed, coordination.epoch
     if since is None and _never_committed(coordination):
@@ -89,15 +98,17 @@ def _without_a_line(evidence: Evidence, coordination: Coordination, since: int |
     if committed is None and since is not None:
         _no_commit(evidence, since)
     elif committed not in (None, 0, since):
-        text = f"the group's commit is {committed}, and no ledger has a line of this partition; give the ledgers"
-        evidence.lacks(text, since)
+        evidence.lacks(
+            f"the group's commit is {committed}, and no ledger has a line of this partition; give the ledgers", since
+        )
     elif epoch and since is None:
-        text = f"the partition was claimed (epoch {epoch}), and no ledger has a line of it; give the ledgers"
-        evidence.lacks(text, since)
+        evidence.lacks(
+            f"the partition was claimed (epoch {epoch}), and no ledger has a line of it; give the ledgers", since
+        )
 
 
-def _never_committed(coordination: Coordination) -> bool:
-    """Whether a reset has set the group's first commit, and nobody is known to have claimed, before it or after."""
+def _never_committed(coordination: ZooKeeperState) -> bool:
+    """Whether a reset has set the group's first commit, and no claim is known, before it or after."""
     moved = coordination.moved
     return moved is not None and not moved.claimed and moved.since is None and moved.new == coordination.committed
 
@@ -110,20 +121,20 @@ def _no_commit(evidence: Evidence, last: int) -> None:
     )
 
 
-def unnoticed_cut(coordination: Coordination) -> Missing:
-    """Say what is missing where the log was cut below the commit: until a consumer acts on it, nobody reads what came since."""
+def unnoticed_cut(coordination: ZooKeeperState) -> Missing:
+    """Say what is missing where the log was cut below the commit: no consumer reads the new records until one acts on it."""
     where = f" at {coordination.cut}" if coordination.cut else ", where is not known,"
     return Missing(
-        f"the log was cut{where} below the commit {coordination.committed}: what was handed out from there on is not what it "
-        "holds now. Start a consumer of the group, which acts on it (on_truncation), and validate again",
+        f"the log was cut{where} below the commit {coordination.committed}: what was delivered from there on is not what the "
+        "log holds now. Start a consumer of the group, which acts on it (on_truncation), and validate again",
         coordination.cut,
     )
 
 
 def unclaimed(
-    evidence: Evidence, claims: Sequence[Claim], extent: LogExtent | None, coordination: Coordination | None
+    evidence: Evidence, claims: Sequence[JudgedClaim], extent: LogExtent | None, coordination: ZooKeeperState | None
 ) -> None:
-    """Find records for which nobody was ever responsible: no line of the partition, and ZooKeeper knows no claim of it."""
+    """Find records that no consumer ever owned: the ledgers have no line, and ZooKeeper no claim of the partition."""
     if claims or coordination is None or extent is None:
         return
     if not _never_committed(coordination) and (coordination.epoch or coordination.committed):
@@ -137,7 +148,7 @@ def unclaimed(
 def left_out(evidence: Evidence, committed: int | None) -> list[OffsetRange]:
     """Find what is committed past on purpose. Returns it.
 
-    A delivery before that does not count: it was not committed, or it was wanted again since, and above the commit nobody
+    A delivery before that does not count: it was not committed, or it was wanted again since, and above the commit no consumer
     need notice that the log was cut and holds other records now. A later delivery has taken its offsets off the list.
     """
     done = [(0, committed)] if committed else []
@@ -156,47 +167,47 @@ def left_out(evidence: Evidence, committed: int | None) -> list[OffsetRange]:
 
 def start_of_evidence(evidence: Evidence, since: int | None) -> None:
     if since is not None and evidence.start is not None and evidence.start > since:
-        text = (
+        evidence.lacks(
             f"the ledger begins at offset {evidence.start}, and the proof before this one ended at {since}; give the files "
-            "between, or begin anew (--from-start)"
+            "between, or judge all of it (--from-start)",
+            since,
         )
-        evidence.lacks(text, since)
 
 
 def resolve_holes(evidence: Evidence, committed: int) -> None:
-    """Say of each range that was passed over whether it was lost, handed out late, or by others."""
+    """Say of each range that was passed over whether it was lost, delivered late, or by others."""
     for hole in evidence.holes:
         ranges = [(hole.first, hole.next)]
         counts = evidence.counts.ranges
-        if hole.how == GIVEN_BACK:  # only what was handed out again since
+        if hole.how == GIVEN_BACK:  # only what was redelivered since
             counts = difference(counts, evidence.left_behind.ranges)
         never, handed = difference(ranges, counts), intersection(ranges, counts)
         claim, wall = hole.claim, hole.wall
         who = f"{claim.consumer} (epoch {claim.epoch})"
         how = {
             PASSED: f"{who} went on at {hole.next} after {hole.first}, and nothing says why",
-            GIVEN_BACK: f"{who} had been handed it, had given it back, and went on at {hole.next}",
+            GIVEN_BACK: f"{who} had got it, had given it back, and went on at {hole.next}",
             COMMITTED: f"the commit of {who} went past it to {hole.next}",
             BEGAN_PAST: f"{who} began at {hole.next}, although only {hole.first} was committed",
-            BEGAN_ANEW: f"{who} found no commit of the group, whose last one was {hole.first}, and began at {hole.next}",
+            BEGAN_UNCOMMITTED: f"{who} found no commit of the group, whose last one was {hole.first}, and began at {hole.next}",
         }[hole.how]
         lost = intersection(never, [(0, committed)] if committed else [])
-        again = " again" if hole.how == GIVEN_BACK else ""
-        evidence.found("lost", lost, f"{how}; nobody was handed it{again}, and it is committed past", [claim], wall)
+        again = "re" if hole.how == GIVEN_BACK else ""
+        evidence.found("lost", lost, f"{how}; it was never {again}delivered, and it is committed past", [claim], wall)
         evidence.found("skipped", difference(never, lost), f"{how}; it is not committed past yet", [claim], wall)
         own = next((given.ranges for other, given in evidence.by_claim if other is claim), [])
         late = intersection(handed, own) if hole.how in (PASSED, GIVEN_BACK) else []
-        evidence.found("reordered", late, f"{how}; it was handed out after them", [claim], wall)
+        evidence.found("reordered", late, f"{how}; it was delivered after them", [claim], wall)
         for first, end in difference(handed, late):
             owner = evidence.owner_of(first, end) or claim
-            text = f"{how}; {owner.consumer} (epoch {owner.epoch}) was handed it at another time"
+            text = f"{how}; {owner.consumer} (epoch {owner.epoch}) got it at another time"
             evidence.found("skipped", [(first, end)], text, [claim, owner], wall)
 
 
-def left_out_inside(evidence: Evidence, claims: Sequence[Claim], log: Log, committed: int | None) -> None:
+def left_out_inside(evidence: Evidence, claims: Sequence[JudgedClaim], log: LogRecords, committed: int | None) -> None:
     """Find batches that had fewer records than the log has in their range, and that neither their claim nor a later one
     was delivered whole. An earlier one may have been delivered what was cut off since."""
-    short: list[tuple[int, Claim, Span, int]] = []
+    short: list[tuple[int, JudgedClaim, Span, int]] = []
     whole: list[tuple[int, OffsetRange]] = []
     for number, claim in enumerate(claims):
         for span in claim.spans:
@@ -217,7 +228,7 @@ def left_out_inside(evidence: Evidence, claims: Sequence[Claim], log: Log, commi
                     "lost",
                     first,
                     min(span.next, committed or end),
-                    f"{claim.consumer} (epoch {claim.epoch}) was handed {span.records} records of it, {lacking} fewer than "
+                    f"{claim.consumer} (epoch {claim.epoch}) got {span.records} records of it, {lacking} fewer than "
                     "the log has",
                     lacking,
                     epochs=(claim.epoch,),
@@ -227,41 +238,41 @@ def left_out_inside(evidence: Evidence, claims: Sequence[Claim], log: Log, commi
             )
 
 
-def past_the_end(evidence: Evidence, claims: Sequence[Claim], extent: LogExtent | None, committed: int | None) -> None:
+def past_the_end(
+    evidence: Evidence, claims: Sequence[JudgedClaim], extent: LogExtent | None, committed: int | None
+) -> None:
     if extent is None:
         return
-    blind = any(
-        claim.has_gaps for claim in claims
-    )  # what was handed out before missing lines may be of a deleted topic
+    blind = any(claim.has_gaps for claim in claims)  # what was delivered before missing lines may be of a deleted topic
     high = max(0 if blind or evidence.start is None else evidence.high, committed or 0)
     if high > extent.end:
-        what = f"committed or handed out up to {high}, and the log ends at {extent.end}: the topic was deleted and made anew, "
+        what = f"committed or delivered up to {high}, and the log ends at {extent.end}: the topic was deleted and recreated, "
         evidence.found("beyond-end", [(extent.end, high)], what + "or the brokers have lost its end", claims[-1:], None)
 
 
 def deleted_unread(
-    evidence: Evidence, extent: LogExtent | None, coordination: Coordination | None, committed: int | None
+    evidence: Evidence, extent: LogExtent | None, coordination: ZooKeeperState | None, committed: int | None
 ) -> None:
-    """The log begins above the commit: what lies between is gone, whoever comes. While somebody reads, he will say it."""
+    """The log begins above the commit: the gap is lost to retention. A live owner reports it in its ledger."""
     if extent is None or committed is None or coordination is None or coordination.owner is not None:
         return
     ahead = [(committed, extent.start)] if extent.start > committed else []
-    gone = evidence.never_handed(ahead)
-    evidence.found("lost-to-retention", gone, "Kafka has deleted it, and nobody had been handed it", [], None)
+    gone = evidence.never_delivered(ahead)
+    evidence.found("lost-to-retention", gone, "Kafka has deleted it, and it was never delivered", [], None)
     again = evidence.unanswered(intersection(ahead, evidence.counts.ranges))
     evidence.found(
-        "lost-to-retention", again, "it was handed out and not answered for, and Kafka has deleted it", [], None
+        "lost-to-retention", again, "it was delivered and not answered for, and Kafka has deleted it", [], None
     )
 
 
-def in_flight(evidence: Evidence, claims: Sequence[Claim], committed: int | None) -> list[OffsetRange]:
+def in_flight(evidence: Evidence, claims: Sequence[JudgedClaim], committed: int | None) -> list[OffsetRange]:
     if not claims or committed is None:
         return []
     return difference(evidence.by_claim[-1][1].ranges, [(0, committed)] if committed else [])
 
 
 def uncommitted(
-    evidence: Evidence, claims: Sequence[Claim], coordination: Coordination | None, committed: int | None
+    evidence: Evidence, claims: Sequence[JudgedClaim], coordination: ZooKeeperState | None, committed: int | None
 ) -> None:
     if not claims or committed is None or coordination is None or coordination.owner is not None:
         return
@@ -270,6 +281,6 @@ def uncommitted(
         claim = claims[-1]
         text = (
             f"{claim.consumer} (epoch {claim.epoch}) had answered for it when it ended, and the commit did not land: the "
-            "next owner is handed it again"
+            "next owner gets it again"
         )
         evidence.found("uncommitted", [(committed, answered)], text, [claim], claim.items[-1].wall)

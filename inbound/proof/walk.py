@@ -1,15 +1,15 @@
-"""One claim, line by line: where each hand-out and each commit stands against what came before."""
+"""One claim, line by line: where each delivery and each commit stands against what came before."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from inbound.proof.claims import Claim
-from inbound.proof.evidence import COMMITTED, GIVEN_BACK, NO_END, PASSED, Evidence, LeftOut, unwritten
+from inbound.proof.claims import JudgedClaim
+from inbound.proof.evidence import COMMITTED, GIVEN_BACK, NO_END, PASSED, Evidence, OmittedRange, unwritten
 from inbound.proof.intervals import Growing, difference, intersection, union
-from inbound.proof.model import Damage, Event, LeftOutKind, OffsetRange, Span
+from inbound.proof.model import Damage, LedgerEvent, LeftOutKind, OffsetRange, Span
 
-#: How a claim ended that left behind what is handed out again, as part of a sentence.
+#: How a claim ended that left behind what is redelivered, as part of a sentence.
 _ENDED = {
     "released": "gave the partition up without committing it",
     "lost": "lost the partition before it was committed",
@@ -26,7 +26,7 @@ _SKIPPED: dict[str, tuple[LeftOutKind, str]] = {
     "processor": ("passed-over", "passed over it, as its processor said (skip=True)"),
     "truncation": ("jumped", "moved past it when the log was cut"),
 }
-#: So much of a processor's error is told.
+#: So many characters of a processor's error are shown.
 _SAID = 200
 
 
@@ -36,27 +36,26 @@ class Walk:
     def __init__(
         self,
         evidence: Evidence,
-        claim: Claim,
+        claim: JudgedClaim,
         position: int | None,
-        begins_anew: Callable[[Evidence, Claim, int], None],
+        begins_uncommitted: Callable[[Evidence, JudgedClaim, int], None],
     ) -> None:
-        """`begins_anew` is told where the claim begins, if it found no commit of the group."""
+        """`begins_uncommitted` gets the offset where a claim without a commit of the group begins."""
         self.evidence = evidence
         self.claim = claim
-        self.position = position  # where its next hand-out should begin; None: not known
+        self.position = position  # where its next delivery should begin; None: not known
         self.began: int | None = None  # where it began, if it found no commit of the group
-        self._begins_anew = begins_anew
-        self.own = Growing()  # what it has handed out
+        self._begins_uncommitted = begins_uncommitted
+        self.own = Growing()  # its deliveries
         self.landed: int | None = None  # the last commit of its own
         self.unsettled: set[int] = set()  # commits announced, of which it is not known that they landed
-        self._asked = Growing()  # what somebody has asked to have again, and has not got yet
-        for first, end in evidence.given_back.ranges:
-            self.ask(first, end)
+        self._asked = Growing()  # requested again, and not yet redelivered
+        self._asked.include(evidence.given_back.ranges)
         self._announced: int | None = None
         self._named = -1  # the newest commit that its lines name, since it was last moved elsewhere
-        self._commit = claim.position  # what it had been answered for when it was handed its last batch
+        self._commit = claim.position  # how far it was answered when its last batch was delivered
         self._last_first: int | None = None
-        self._answered = False  # the last hand-out was
+        self._answered = False  # the last delivery was
         self._given: int | None = None  # the first position, if the processor said it
         self._fresh = claim.known  # nothing of it has been seen yet
         self._blind = sorted((item for item in claim.blind if not item.degraded), key=_line_of)
@@ -67,18 +66,18 @@ class Walk:
             self.ask(0, max([evidence.high, *(span.next for span in claim.spans if span.seq <= self._blind_until)]))
 
     def ask(self, first: int, end: int) -> None:
-        """Note that somebody wants these again."""
+        """Note that these are wanted again."""
         self._asked.add(first, end)
 
     def go(self) -> None:
         """Go through all of it."""
         for item in self.claim.items:
             self._look_for_missing_lines(item)
-            if isinstance(item, Event):
+            if isinstance(item, LedgerEvent):
                 self._event(item)
                 continue
             if item.batches:
-                self._hand_out(item)
+                self._deliver(item)
             if item.commit is not None:
                 self._answered_before(item, item.commit)
             self._commits(item)
@@ -87,11 +86,11 @@ class Walk:
         for missed in self._blind:
             self._miss(missed)
         self.evidence.came_to(self.position if self.position is not None else NO_END)
-        self.evidence.handed_by(self.claim, self.own)
+        self.evidence.delivered_by(self.claim, self.own)
 
-    # -- hand-outs ---------------------------------------------------------------------------------------------------
+    # -- deliveries ---------------------------------------------------------------------------------------------------
 
-    def _hand_out(self, span: Span) -> None:
+    def _deliver(self, span: Span) -> None:
         evidence, position = self.evidence, self.position
         if span.first_commit is not None and span.first_commit < self._named and span.seq > self._blind_until:
             self._committed_unanswered(span, span.first_commit)
@@ -108,7 +107,7 @@ class Walk:
         before = evidence.handed.overlaps(span.first, span.next)
         again = self.own.add(span.first, span.next)
         self._again(again, span)
-        self._handed_before(difference(before, again), span)
+        self._delivered_before(difference(before, again), span)
         if span.seq > self._blind_until:
             self._asked.cut(span.first, span.next)
         evidence.given_back.cut(span.first, span.next)
@@ -136,11 +135,10 @@ class Walk:
         return newer and span.first == answered >= self._named
 
     def _answered_before(self, span: Span, commit: int) -> None:
-        """Its last batch was handed out, or was to be, when it had been answered for `commit`, in flight or landed."""
+        """Its last batch was delivered, or was to be, when it had been answered for `commit`, in flight or landed."""
         self.claim.advanced = commit
         begun = span.last_first if span.last_first is not None else span.next
-        for first, end in self.own.overlaps(0, min(commit, begun)):
-            self.evidence.answered.add(first, end)
+        self.evidence.answered.include(self.own.overlaps(0, min(commit, begun)))
         if span.batches or self.position is None or self._last_first is None:
             return
         if span.first == commit and self._last_first < commit:  # withheld, after the answer was for a part of a batch
@@ -153,14 +151,13 @@ class Walk:
             f"that it had been answered up to {commit}: whether what lies between was processed is not known", commit, named,
         )  # fmt: skip
 
-    def _passed_over(self, position: int, item: Span | Event, to: int) -> None:
+    def _passed_over(self, position: int, item: Span | LedgerEvent, to: int) -> None:
         if item.seq > self._blind_until:
             evidence, gap = self.evidence, [(position, to)]
             evidence.passed(difference(gap, self.own.ranges), PASSED, self.claim, item.wall)
             own = intersection(gap, self.own.ranges)
             given_back = difference(intersection(own, evidence.reverted.ranges), evidence.answered.ranges)
-            for first, end in given_back:
-                evidence.left_behind.add(first, end)
+            evidence.left_behind.include(given_back)
             evidence.passed(given_back, GIVEN_BACK, self.claim, item.wall)
 
     def _again(self, ranges: list[OffsetRange], span: Span) -> None:
@@ -171,16 +168,16 @@ class Walk:
             claim, floor = self.claim, self.evidence.floor
             self.evidence.found(
                 "duplicate", _below(first, end, floor),
-                f"{claim.consumer} handed it out again under the same claim, although it had committed {floor}, and "
-                "nobody had asked for it", [claim], span.wall,
+                f"{claim.consumer} redelivered it under the same claim, although it had committed {floor}, and "
+                "no reset or revert wanted it", [claim], span.wall,
             )  # fmt: skip
             self.evidence.found(
                 "reordered", _above(first, end, floor),
-                f"{claim.consumer} went back to it from {self.position} under the same claim, and nobody had asked for it",
+                f"{claim.consumer} went back to it from {self.position} under the same claim, and no reset or revert wanted it",
                 [claim], span.wall,
             )  # fmt: skip
 
-    def _handed_before(self, ranges: list[OffsetRange], span: Span) -> None:
+    def _delivered_before(self, ranges: list[OffsetRange], span: Span) -> None:
         """Claims before it handed these out."""
         evidence, claim = self.evidence, self.claim
         evidence.explained += intersection(ranges, self._asked.ranges)
@@ -190,7 +187,7 @@ class Walk:
                 evidence.found(
                     "duplicate", [(low, high)],
                     f"{claim.consumer} (epoch {claim.epoch}) began at {self._began_at()}, although {evidence.floor} had been "
-                    f"committed; {owner.consumer} (epoch {owner.epoch}) had been handed it before", [owner, claim], span.wall,
+                    f"committed; {owner.consumer} (epoch {owner.epoch}) had got it before", [owner, claim], span.wall,
                 )  # fmt: skip
             for low, high in _above(first, end, evidence.floor):
                 owner = evidence.owner_of(low, high) or claim
@@ -213,18 +210,18 @@ class Walk:
             if span.answer_of is not None and span.answer_of == self._last_first and self.position is not None:
                 self.evidence.given_back.add(span.answered, self.position)  # the answer was for a part of the batch
             self.unsettled.add(span.answered)
-            for first, end in self.own.overlaps(0, span.answered):
-                self.evidence.answered.add(first, end)
+            self.evidence.answered.include(self.own.overlaps(0, span.answered))
             if self.position is None and self._fresh:
-                self.evidence.anew = span.answered
+                self.evidence.first_position = span.answered
         if span.landed is None:
             return
         evidence, landed = self.evidence, span.landed
-        evidence.anew = None
+        evidence.first_position = None
         if (self.position is None and self._fresh) or landed == self._given:
             self._begin_at(landed)
         elif self.position is not None and landed > max(self.position, self.own.end):
-            self._committed_past(landed, span)
+            passed = difference([(self.position, landed)], self.own.ranges)
+            evidence.passed(passed, COMMITTED, self.claim, span.wall)
         if landed == evidence.over_cut:
             evidence.over_cut = None
             self._went_back(landed)
@@ -242,7 +239,7 @@ class Walk:
             evidence.last_mzxid, evidence.last_landed = span.last_mzxid, landed
 
     def _went_back(self, landed: int) -> None:
-        """The commit goes over a cut: what lies behind it is read again, by whoever has the partition.
+        """The commit goes over a cut: the owner reads again what lies behind it.
 
         What was answered for below the cut stays so: should retention delete it first, it was processed.
         """
@@ -251,14 +248,9 @@ class Walk:
             self.ask(landed, evidence.high)
             evidence.floor = evidence.high = landed
 
-    def _committed_past(self, landed: int, span: Span) -> None:
-        assert self.position is not None
-        passed = difference([(self.position, landed)], self.own.ranges)
-        self.evidence.passed(passed, COMMITTED, self.claim, span.wall)
-
     # -- events ------------------------------------------------------------------------------------------------------
 
-    def _event(self, event: Event) -> None:
+    def _event(self, event: LedgerEvent) -> None:
         facts = event.facts
         if event.kind in ("truncated", "reset"):
             self._named, self.claim.advanced = -1, None
@@ -291,7 +283,7 @@ class Walk:
             self._move_on(target)
             return
         if self.position is not None and target > self.position:
-            return  # none: what is handed out next shows what it passed over
+            return  # no revert: the next delivery shows the passed records
         self.ask(target, max(position, target, self.position or 0))
         self.evidence.wanted_from(target)
         reached = max(position, self.position or 0)
@@ -299,13 +291,13 @@ class Walk:
         self.evidence.reverted.add(target, reached)
         self.position = target
 
-    def _skip(self, first: int, end: int, event: Event) -> None:
+    def _skip(self, first: int, end: int, event: LedgerEvent) -> None:
         if self.position is not None and self.position < first:
             self._passed_over(self.position, event, first)
         why, _, said = str(event.facts.get("reason", "")).partition(": ")
         kind, what = _SKIPPED.get(why, _SKIPPED["processor"])
         cause = f"{self.claim.consumer} (epoch {self.claim.epoch}) {what}{f': {said[:_SAID]}' if said else ''}"
-        self.evidence.leave_out(LeftOut(first, end, kind, cause, self.claim, event.wall))
+        self.evidence.leave_out(OmittedRange(first, end, kind, cause, self.claim, event.wall))
         if kind == "passed-over" and self.position is not None:  # the answer before was for a part of the batch
             self.evidence.given_back.add(first, min(end, self.position))
         self._move_on(end)
@@ -314,7 +306,7 @@ class Walk:
         if self.position is None or self.position <= end:
             self.position = end
 
-    def _deleted(self, first: int, end: int, event: Event) -> None:
+    def _deleted(self, first: int, end: int, event: LedgerEvent) -> None:
         self._deleted_in_hand(first, end, event)
         if self.position is not None:  # up to `first` there was nothing to read, and now there is no telling any more
             first = min(first, self.position)
@@ -330,8 +322,8 @@ class Walk:
         if self._given is not None and first <= self._given < end:
             self._given = end
 
-    def _deleted_in_hand(self, first: int, end: int, event: Event) -> None:
-        """Reading had come back to `first` for what was handed out without an answer that went past it."""
+    def _deleted_in_hand(self, first: int, end: int, event: LedgerEvent) -> None:
+        """Reading had come back to `first` for what was delivered without an answer that went past it."""
         evidence = self.evidence
         if self.claim.has_gaps or self.claim.unsure:
             return  # the answer may be in lines that are missing
@@ -341,11 +333,11 @@ class Walk:
             owner = evidence.owner_of(low, high) or self.claim
             evidence.found(
                 "lost-to-retention", [(low, high)],
-                f"{owner.consumer} (epoch {owner.epoch}) had been handed it and had not answered for it, and Kafka had deleted it "
+                f"{owner.consumer} (epoch {owner.epoch}) had got it and had not answered for it, and Kafka had deleted it "
                 f"when {self.claim.consumer} (epoch {self.claim.epoch}) came to read it again", [owner, self.claim], event.wall,
             )  # fmt: skip
 
-    def _reset(self, old: object, new: object, event: Event) -> None:
+    def _reset(self, old: object, new: object, event: LedgerEvent) -> None:
         if not isinstance(new, int):
             return
         evidence = self.evidence
@@ -355,7 +347,7 @@ class Walk:
             if self.position is not None and self.position < before:
                 self._passed_over(self.position, event, before)
             cause = f"{event.facts.get('reason') or 'a reset'} moved {self.claim.consumer} from {before} to {new}"
-            evidence.leave_out(LeftOut(before, new, "jumped", cause, self.claim, event.wall))
+            evidence.leave_out(OmittedRange(before, new, "jumped", cause, self.claim, event.wall))
         self.ask(new, max(evidence.floor, before or 0, self.position or 0))
         # Further on, it counts when it is committed.
         evidence.floor, evidence.high = min(evidence.floor, new), min(evidence.high, new)
@@ -372,17 +364,17 @@ class Walk:
         evidence.sure_from(offset)
         if self._fresh and self.position is None:
             self.began = offset
-            self._begins_anew(evidence, self.claim, offset)
+            self._begins_uncommitted(evidence, self.claim, offset)
         self.position = offset
         if evidence.start is None:
             evidence.start = offset
-        elif offset < evidence.floor:  # the group's offset had been deleted: it begins anew; or it was moved unseen
+        elif offset < evidence.floor:  # the group's offset had been deleted, or was moved unseen
             self.ask(offset, evidence.high)
             evidence.floor = evidence.high = offset
         self._fresh = False
 
-    def _look_for_missing_lines(self, item: Span | Event) -> None:
-        """From missing lines on, where the next hand-out begins is not known; nor whether it is the same topic."""
+    def _look_for_missing_lines(self, item: Span | LedgerEvent) -> None:
+        """From missing lines on, where the next delivery begins is not known; nor whether it is the same topic."""
         while self._blind and item.seq > _line_of(self._blind[0]):
             self._miss(self._blind.pop(0))
         if self._last_seq <= self._blind_until:
@@ -398,7 +390,7 @@ class Walk:
             self.position, self._fresh = None, False
 
     def _lose_sight(self, text: str) -> None:
-        """From here on it is not known what it does, until it is handed something, or a commit of it lands."""
+        """From here on its position is not known, until its next delivery or landed commit."""
         self._forget_commit()
         self.evidence.lacks(text, self.evidence.expected)
         self.evidence.loose = True
@@ -416,7 +408,7 @@ class Walk:
         self.ask(0, max(self.evidence.high, self.own.end))
 
 
-def _in_flight(owner: Claim, claim: Claim) -> str:
+def _in_flight(owner: JudgedClaim, claim: JudgedClaim) -> str:
     """Return what is to be said of repeats that had been answered for: only their commit had not landed."""
     if owner.advanced is None or claim.position is None or owner.advanced <= claim.position:
         return ""

@@ -33,15 +33,15 @@ class Word(NamedTuple):
 KINDS: Mapping[FindingKind, Word] = MappingProxyType(
     {
         "lost": Word(
-            "committed past, in the log, and handed to nobody",
+            "committed past, in the log, and never delivered",
             "hand these offsets out: `inbound spark replay` over the range, or reset the group to the first of them",
         ),
         "beyond-end": Word(
-            "committed or handed out past the end of the log",
-            "ask whether the topic was deleted and made anew or the brokers lost their newest records; then reset the group",
+            "committed or delivered past the end of the log",
+            "check whether the topic was deleted and recreated, or the brokers lost their newest records; then reset the group",
         ),
         "lost-to-retention": Word(
-            "deleted by Kafka before it was handed out, or before it was handed out again after a failure",
+            "deleted by Kafka before it was delivered, or before it was redelivered after a failure",
             "nothing brings these back from Kafka; raise the topic's retention above the longest outage, or watch the lag",
         ),
         "unfenced": Word(
@@ -53,19 +53,19 @@ KINDS: Mapping[FindingKind, Word] = MappingProxyType(
             "count on more repeats after a crash than are configured; report this with the ledger, it must not happen",
         ),
         "duplicate": Word(
-            "handed out again although it had been committed, and nobody asked for it",
-            "look for whoever set the offset back outside of inbound, or report this with the ledger",
+            "redelivered although it had been committed, and without a reset or revert",
+            "find out what set the offset back outside of inbound, or report this with the ledger",
         ),
         "reordered": Word(
-            "handed out after higher offsets of the same claim",
+            "delivered after higher offsets of the same claim",
             "check what the processor did with these records; report this with the ledger, it must not happen",
         ),
         "skipped": Word(
-            "passed over in the order of hand-outs, not committed past, or handed out later",
+            "passed over in the order of deliveries, not committed past, or delivered later",
             "check what the processor did with these records; report this with the ledger, it must not happen",
         ),
         "unclaimed": Word(
-            "in the log, and no consumer of the group was ever responsible for it",
+            "in the log, and no consumer of the group ever owned it",
             "start consumers that claim these partitions, or prove the others alone (--partitions, --topic)",
         ),
         "given-up": Word(
@@ -84,11 +84,11 @@ KINDS: Mapping[FindingKind, Word] = MappingProxyType(
             "to have what the log holds there now",
         ),
         "uncommitted": Word(
-            "answered, but the commit did not land and nobody holds the partition: it will be handed out again",
+            "answered, but the commit did not land and the partition has no owner: it will be redelivered",
             "start a consumer of the group; it begins at the commit",
         ),
         "repeated": Word(
-            "handed out again because it had not been committed, as at-least-once allows",
+            "redelivered because it had not been committed, as at-least-once allows",
             "nothing, if the processor can take an event twice",
         ),
     }
@@ -103,7 +103,7 @@ VERDICTS: Mapping[Verdict, str] = MappingProxyType(
         Verdict.UNCLAIMED: "never claimed",
     }
 )
-#: What is said of offsets of these kinds after the number of those that were handed out and committed.
+#: The words for offsets of these kinds, after the number of those that were delivered and committed.
 _BESIDES: Mapping[FindingKind, str] = MappingProxyType(
     {
         "given-up": "given up (on_error: skip)",
@@ -145,30 +145,28 @@ def amounts(partitions: Iterable[PartitionProof]) -> dict[FindingKind, Amount]:
 def headline(proof: Proof) -> str:
     """Return the one sentence that a person needs, without the verdict itself in front."""
     told = amounts(proof.partitions)
-    whom = subject(proof)
+    whom, partitions = subject(proof), counted(len(proof.partitions), "partition")
     bad = {kind: some for kind, some in told.items() if kind in ANOMALIES}
     if bad:
         hit = sum(partition.verdict is Verdict.ANOMALIES for partition in proof.partitions)
-        return (
-            f"{whom}: {_listed(f'{some} {kind}' for kind, some in bad.items())} "
-            f"in {hit:,} of {counted(len(proof.partitions), 'partition')}{_others(proof, told)}"
-        )
-    partitions = counted(len(proof.partitions), "partition")
+        what = listed(f"{some} {kind}" for kind, some in bad.items())
+        return f"{whom}: {what} in {hit:,} of {partitions}{_others(proof, told)}"
     if proof.verdict is Verdict.UNCLAIMED:
         never = sum(partition.verdict is Verdict.UNCLAIMED for partition in proof.partitions)
         some = told.get("unclaimed", 0)
-        text = f"{some} offsets of {never:,} of {partitions} for which nobody was ever responsible"
-        return f"{whom}: {text}{_others(proof, told)}"
+        return f"{whom}: {some} offsets of {never:,} of {partitions} that no consumer ever owned{_others(proof, told)}"
     if proof.verdict is Verdict.NOT_PROVABLE:
         open_ = sum(partition.verdict is not Verdict.PROVEN for partition in proof.partitions)
         where = f" of {open_:,} of {partitions}" if open_ else ""
         return f"{whom}: nothing wrong was found, but the evidence{where} is not complete{_others(proof, told)}"
     if not proof.partitions:
         return "there is no partition to judge"
-    text = f"{whom}: {proven_offsets(proof):,} offsets of {partitions} handed out and committed, none lost"
+    text = f"{whom}: {proven_offsets(proof):,} offsets of {partitions} delivered and committed, none lost"
     text += "".join(f"; {told[kind]} {besides}" for kind, besides in _BESIDES.items() if kind in told)
-    if anew := sum(bool(partition.former) for partition in proof.partitions):
-        text += f"; {counted(anew, 'partition')} of a topic that was created anew, of which the old one is not judged any more"
+    if recreated := sum(bool(partition.former) for partition in proof.partitions):
+        text += (
+            f"; {counted(recreated, 'partition')} of a recreated topic, whose deleted predecessor is no longer judged"
+        )
     return text
 
 
@@ -190,7 +188,7 @@ def subject(proof: Proof) -> str:
 
 
 def proven_offsets(proof: Proof) -> int:
-    """Return how many offsets of the proven ranges were handed out, and not left out on purpose."""
+    """Return how many offsets of the proven ranges were delivered, and not left out on purpose."""
     return sum(
         partition.proven - partition.start - size(partition.left_out)
         for partition in proof.partitions
@@ -203,12 +201,12 @@ def left_out_offsets(partitions: Iterable[PartitionProof]) -> int:
     return sum(size(partition.left_out) for partition in partitions)
 
 
-def began_anew(partitions: Iterable[PartitionProof]) -> list[str]:
-    """Return a sentence for each topic that was deleted and created anew under the group: what is not judged any more."""
+def recreated_topics(partitions: Iterable[PartitionProof]) -> list[str]:
+    """Return a sentence for each topic that was deleted and recreated under the group."""
     return [
-        f"{partition.key.topic}/{partition.key.partition}: the topic was deleted and created anew; epoch {former.epoch} began "
+        f"{partition.key.topic}/{partition.key.partition}: the topic was deleted and recreated; epoch {former.epoch} began "
         f"the new one ({moment(former.wall)}). Of the deleted one {_known_of(former)}. What stood behind that, and whether its log "
-        "had more than was handed out, is not judged any more"
+        "had more than was delivered, is not judged any more"
         for partition in partitions
         for former in partition.former
     ]
@@ -217,12 +215,12 @@ def began_anew(partitions: Iterable[PartitionProof]) -> list[str]:
 def _known_of(former: FormerTopic) -> str:
     if former.start is None or former.committed is None:
         return "no commit is known"
-    handed = f", handed out up to {former.handed_to}" if former.handed_to > former.committed else ""
+    handed = f", delivered up to {former.handed_to}" if former.handed_to > former.committed else ""
     return f"{former.start} to {former.committed} was committed{handed}"
 
 
 def explained_offsets(partitions: Iterable[PartitionProof]) -> int:
-    """Return how many offsets were handed out again because somebody asked for it."""
+    """Return how many offsets were redelivered on request."""
     return sum(next_ - first for partition in partitions for first, next_ in partition.explained)
 
 
@@ -281,6 +279,7 @@ def _places(partitions: Sequence[PartitionProof], most: int = 8) -> str:
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _listed(parts: Iterable[str]) -> str:
+def listed(parts: Iterable[str]) -> str:
+    """Return `a, b and c`."""
     *most, last = parts
     return f"{', '.join(most)} and {last}" if most else last

@@ -1,14 +1,26 @@
-"""Writing CloudEvents to a topic: where they come from, how they are sent, and whether they arrived."""
+"""Writing CloudEvents to a topic: sources, sending, and confirmed arrival.
 
-from inbound.publishing.posting import Event, Posting, read_ahead, with_key
-from inbound.publishing.publisher import Published, PublishError, publisher_to
+Begin with `sources.py` (lines and numbered events). `publisher.py` writes to Kafka, or posts to an ingress; both
+keep to a rate, and both say how many were acknowledged, and where to go on after an error. Used by `inbound publish` and the
+demo; this room prints nothing and knows no command.
+"""
+
+from inbound.kafka.python.topics import log_ends, prepare_topic
+from inbound.publishing.publisher import (
+    NumberedEvent,
+    Posting,
+    Published,
+    PublishError,
+    publisher_to,
+    read_ahead,
+    with_key,
+)
 from inbound.publishing.sources import Encoded, Format, check_lines, lines_in, lines_of, numbered, records_of
-from inbound.publishing.topics import log_ends, prepare_topic
 
 __all__ = [
     "Encoded",
-    "Event",
     "Format",
+    "NumberedEvent",
     "Posting",
     "PublishError",
     "Published",

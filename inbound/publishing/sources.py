@@ -1,4 +1,4 @@
-"""Where published records come from: lines of a file or a stream, or numbered events made up here.
+"""Where published records come from: lines, or numbered events made here.
 
 A line is one CloudEvent in the JSON format, such as
 `{"specversion": "1.0", "id": "1", "source": "/shop", "type": "shop.order", "partitionkey": "anna", "data": {"sum": 3}}`.
@@ -31,7 +31,7 @@ _NAMED = 10
 _AS_STRUCTURED = (("content-type", STRUCTURED_CONTENT_TYPE.encode()),)
 
 
-class Line(NamedTuple):
+class NumberedLine(NamedTuple):
     """One line that is not empty, and its number, from 1."""
 
     number: int
@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Format:
-    """What a line is, and what becomes of it: an event in binary mode, or `structured`; or `plain`, as it stands."""
+    """What a line is: an event (binary or `structured`), or `plain` text."""
 
     structured: bool = False
     plain: bool = False
@@ -63,7 +63,7 @@ class Format:
         return encoded
 
 
-def lines_of(path: Path, *, plain: bool = False) -> Iterator[Line]:
+def lines_of(path: Path, *, plain: bool = False) -> Iterator[NumberedLine]:
     """Yield the lines of a file. Raises ConfigError if it cannot be read, or a line is too long."""
     try:
         with path.open("rb") as file:
@@ -72,7 +72,7 @@ def lines_of(path: Path, *, plain: bool = False) -> Iterator[Line]:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; name a file of JSON lines with --file") from None
 
 
-def lines_in(stream: BinaryIO, name: str, *, plain: bool = False) -> Iterator[Line]:
+def lines_in(stream: BinaryIO, name: str, *, plain: bool = False) -> Iterator[NumberedLine]:
     """Yield the lines of a stream as they come, one in memory at a time; empty ones only where lines are `plain`.
 
     Raises ConfigError if the stream cannot be read, or a line is too long.
@@ -88,10 +88,10 @@ def lines_in(stream: BinaryIO, name: str, *, plain: bool = False) -> Iterator[Li
             raise ConfigError(f"{name}:{number}: longer than 16 MiB; a record takes 1 MiB, so split it")
         text = text.removesuffix(b"\n").removesuffix(b"\r") if plain else text.strip()
         if text or plain:
-            yield Line(number, text)
+            yield NumberedLine(number, text)
 
 
-def check_lines(lines: Iterable[Line], name: str, form: Format) -> int:
+def check_lines(lines: Iterable[NumberedLine], name: str, form: Format) -> int:
     """Look at every line before any is published. Returns how many there are.
 
     Raises ConfigError that names file and line of each bad one, up to ten, and what is wrong with it.
@@ -116,7 +116,7 @@ def check_lines(lines: Iterable[Line], name: str, form: Format) -> int:
     return count
 
 
-def records_of(lines: Iterable[Line], name: str, form: Format, *, checked: bool) -> Iterator[Encoded]:
+def records_of(lines: Iterable[NumberedLine], name: str, form: Format, *, checked: bool) -> Iterator[Encoded]:
     """Yield the record of each line. Raises ConfigError at a bad one; where they were `checked`, the file has changed."""
     for number, text in lines:
         try:

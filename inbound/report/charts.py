@@ -1,15 +1,85 @@
-"""Line charts over time, as SVG."""
+"""From values to places on a chart, and round values to write beside its axes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from inbound.proof.words import moment
-from inbound.report.figures import Window
-from inbound.report.html import Markup, element, joined
-from inbound.report.scales import Scale, round_ticks, short, time_ticks
+from inbound.report.figures import TimeWindow
+from inbound.report.page import Markup, element, joined
+
+_STEPS_OF_TIME = (
+    *(1, 2, 5, 10, 15, 30),
+    *(60, 120, 300, 600, 900, 1800),
+    *(3600, 7200, 10800, 21600, 43200),
+    *(86400, 2 * 86400, 7 * 86400, 14 * 86400, 30 * 86400, 91 * 86400, 365 * 86400),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Values from `low` to `high` on places from `begin` to `end` (which may run backwards)."""
+
+    low: float
+    high: float
+    begin: float
+    end: float
+
+    def at(self, value: float) -> float:
+        """Return the place of a value; values outside stand at the edge."""
+        if self.high <= self.low:
+            return (self.begin + self.end) / 2
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return round(self.begin + share * (self.end - self.begin), 1)
+
+
+def round_ticks(low: float, high: float, about: int = 4) -> list[float]:
+    """Return round values within [low, high], about so many."""
+    if not high - low > 1e-9 * max(abs(low), abs(high), 1e-9):
+        return [low]
+    step = _round_step((high - low) / max(1, about))
+    return [step * i for i in range(math.ceil(low / step), math.floor(high / step + 1e-9) + 1)]
+
+
+def time_ticks(low: float, high: float, about: int = 6) -> list[tuple[float, str]]:
+    """Return round times (UTC) within [low, high], seconds since 1970, and how to write each."""
+    span = high - low
+    if not span > 0:
+        return [(low, time_text(low, 1))]
+    if span < 5:
+        return [(low, time_text(low, 1)), (high, time_text(high, 1))]
+    step = next((step for step in _STEPS_OF_TIME if step >= span / max(1, about)), _STEPS_OF_TIME[-1])
+    return [(step * i, time_text(step * i, step)) for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def time_text(wall: float, step: float) -> str:
+    """Return a time as it is written beside an axis whose ticks are `step` seconds apart."""
+    try:
+        moment = datetime.fromtimestamp(wall, UTC)
+    except (OverflowError, OSError, ValueError):
+        return "-"
+    if step >= 86400:
+        return f"{moment:%d %b}" if step < 91 * 86400 else f"{moment:%b %Y}"
+    if step >= 3600 and moment.hour == 0:
+        return f"{moment:%d %b}"
+    return f"{moment:%H:%M}" if step >= 60 else f"{moment:%H:%M:%S}"
+
+
+def short(value: float) -> str:
+    """Return a number in few characters: `0.25`, `12`, `1.5k`, `80M`."""
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.4g}{unit}"
+    return f"{value:.4g}"
+
+
+def _round_step(least: float) -> float:
+    size = 10.0 ** math.floor(math.log10(least))
+    return next(size * factor for factor in (1, 2, 5, 10) if size * factor >= least * 0.999999)
+
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _HEIGHT = 1060, 72, 48, 10, 150
 #: Where the largest value is so many times the smallest, small ones would be no more than the axis.
@@ -17,7 +87,7 @@ _STEEP = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """A name, a value per bucket (None: a gap), and how it is drawn."""
 
     name: str
@@ -28,8 +98,8 @@ class Line:
 
 def time_chart(
     title: str,
-    window: Window,
-    lines: Sequence[Line],
+    window: TimeWindow,
+    lines: Sequence[ChartLine],
     *,
     write: Callable[[float], str] = short,
     steep: bool = False,
@@ -60,13 +130,13 @@ def time_chart(
     )
 
 
-def legend_of(lines: Sequence[Line]) -> list[tuple[Markup, str]]:
+def legend_of(lines: Sequence[ChartLine]) -> list[tuple[Markup, str]]:
     """Return the entries of a legend."""
     return [(element("path", class_=f"line {_class(line)}", d="M0 7H14"), line.name) for line in lines]
 
 
 class _Chart:
-    def __init__(self, window: Window, most: float, least: float | None, write: Callable[[float], str]) -> None:
+    def __init__(self, window: TimeWindow, most: float, least: float | None, write: Callable[[float], str]) -> None:
         self._window = window
         self._x = Scale(window.begin, window.end, _LEFT, _WIDTH - _RIGHT)
         self._logarithmic = least is not None
@@ -93,7 +163,7 @@ class _Chart:
         )
         return joined((*across, *upright))
 
-    def line(self, line: Line) -> Markup:
+    def line(self, line: ChartLine) -> Markup:
         steps = list(self._steps(line.values))
         path = element("path", class_=f"line {_class(line)}", d=" ".join(steps)) if steps else None
         return element("g", path, (self._tip(line, place) for place in range(len(line.values))))
@@ -108,7 +178,7 @@ class _Chart:
             yield f"{'L' if pen else 'M'}{begin} {self._at(value)}H{end}"
             pen = True
 
-    def _tip(self, line: Line, place: int) -> Markup | None:
+    def _tip(self, line: ChartLine, place: int) -> Markup | None:
         """A spot that shows its value when pointed at."""
         value = line.values[place]
         if value is None:
@@ -134,10 +204,10 @@ class _Chart:
         return self._y.at(value)
 
 
-def _class(line: Line) -> str:
+def _class(line: ChartLine) -> str:
     return f"s{line.colour} second" if line.dashed else f"s{line.colour}"
 
 
-def _most(line: Line, write: Callable[[float], str]) -> str:
+def _most(line: ChartLine, write: Callable[[float], str]) -> str:
     most = max((value for value in line.values if value is not None), default=None)
     return "not known" if most is None else write(most)

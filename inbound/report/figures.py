@@ -5,24 +5,22 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from inbound.report.histogram import quantile
-
 #: Of the JSON and its meaning. New members may come without a new version: ignore what you don't know.
 VERSION = 1
-#: About so many buckets of time, if nobody says how wide they are.
+#: About so many buckets of time, if no width is given.
 BUCKETS = 60
-#: No report has more: nobody could read it.
+#: No report has more: it would be unreadable.
 MOST_BUCKETS = 2000
 #: Widths of a bucket that are chosen, in seconds.
 _WIDTHS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800)
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TimeWindow:
     """The time that is looked at, in buckets: the first begins at `begin` (seconds since 1970), each is `width` seconds wide."""
 
     begin: float
@@ -34,7 +32,7 @@ class Window:
         return self.begin + self.width * self.buckets
 
 
-def window_of(first: float, last: float, width: float | None = None) -> Window:
+def window_of(first: float, last: float, width: float | None = None) -> TimeWindow:
     """Return the window for times from `first` to `last`; without a `width` there are about `BUCKETS` buckets of a round one.
 
     Raises:
@@ -48,7 +46,7 @@ def window_of(first: float, last: float, width: float | None = None) -> Window:
     buckets = int((last - begin) // width) + 1
     if buckets > MOST_BUCKETS:
         raise ValueError(f"{buckets:,} buckets of {width:g} s are too many, {MOST_BUCKETS:,} are possible")
-    return Window(begin, width, buckets)
+    return TimeWindow(begin, width, buckets)
 
 
 @dataclass(slots=True)
@@ -59,7 +57,7 @@ class Tally:
     landed: Counter[int] = field(default_factory=Counter)  # records of which the commit landed; each once
     handed_out: Counter[int] = field(default_factory=Counter)  # records, repeats included
     before: int = 0  # published before the window, landed in it or not yet
-    delays: dict[int, dict[int, int]] = field(default_factory=dict)  # by bucket: how many records in each bin
+    delays: dict[int, Counter[int]] = field(default_factory=dict)  # by bucket: how many records in each bin
     longest: dict[int, float] = field(default_factory=dict)  # milliseconds
     ahead: int = 0  # records with a timestamp after they landed: clocks differ
 
@@ -84,18 +82,18 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DeliveryReport:
     """The figures of all groups and topics that were looked at."""
 
     made: float  # seconds since 1970
     seconds: float
-    window: Window
+    window: TimeWindow
     series: tuple[Series, ...]
     notes: tuple[str, ...] = ()
     writer: str = ""
 
 
-def series_of(group: str, topic: str, partitions: int, tally: Tally, window: Window) -> Series:
+def series_of(group: str, topic: str, partitions: int, tally: Tally, window: TimeWindow) -> Series:
     """Make the series of what was counted."""
     places = range(window.buckets)
     lag, lags = tally.before, []
@@ -113,8 +111,8 @@ def series_of(group: str, topic: str, partitions: int, tally: Tally, window: Win
         landed=tuple(tally.landed[place] for place in places),
         handed_out=tuple(tally.handed_out[place] for place in places),
         lag=tuple(lags),
-        p50=tuple(_quantiles(tally.delays, places, 0.5)),
-        p99=tuple(_quantiles(tally.delays, places, 0.99)),
+        p50=tuple(quantile(tally.delays.get(place, {}), 0.5) for place in places),
+        p99=tuple(quantile(tally.delays.get(place, {}), 0.99) for place in places),
         longest=tuple(tally.longest.get(place) for place in places),
         overall_p50=quantile(overall, 0.5),
         overall_p99=quantile(overall, 0.99),
@@ -122,7 +120,7 @@ def series_of(group: str, topic: str, partitions: int, tally: Tally, window: Win
     )
 
 
-def to_json(report: Report) -> str:
+def to_json(report: DeliveryReport) -> str:
     """Return the report as a JSON document, with a newline at its end; members are those of the classes above."""
     members: dict[str, Any] = {"format": "inbound-report", "v": VERSION, **asdict(report)}
     return json.dumps(members, indent=1, allow_nan=False) + "\n"
@@ -133,16 +131,38 @@ def largest(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def mean_rate(series: Series, window: Window) -> float:
+def mean_rate(series: Series, window: TimeWindow) -> float:
     """Return records per second that landed, from the first bucket in which any did to the last."""
     busy = [place for place, n in enumerate(series.landed) if n]
     return sum(series.landed) / ((busy[-1] - busy[0] + 1) * window.width) if busy else 0.0
 
 
-def peak_rate(series: Series, window: Window) -> float:
+def peak_rate(series: Series, window: TimeWindow) -> float:
     """Return the records per second that landed in the fullest bucket."""
     return max(series.landed, default=0) / window.width
 
 
-def _quantiles(delays: Mapping[int, Mapping[int, int]], places: Sequence[int], share: float) -> list[float | None]:
-    return [quantile(delays.get(place, {}), share) for place in places]
+#: Neighbouring bins differ by so much: the error of a quantile is half of it at most.
+GROWTH = 1.01
+#: From a delay in milliseconds to its bin: `int(log1p(delay) * BINS_PER_E)`.
+BINS_PER_E = 1 / math.log(GROWTH)
+
+
+def milliseconds_of(bin_: int) -> float:
+    """Return the middle of a bin; where it holds one whole millisecond only, that."""
+    low, high = math.expm1(bin_ / BINS_PER_E), math.expm1((bin_ + 1) / BINS_PER_E)
+    whole = math.ceil(low - 1e-9)
+    return float(whole) if whole < high and whole + 1 >= high else (low + high) / 2
+
+
+def quantile(counts: Mapping[int, int], share: float) -> float | None:
+    """Return the delay (ms) that a `share` of all does not exceed; None if there are none."""
+    total = sum(counts.values())
+    if not total:
+        return None
+    wanted = max(1, math.ceil(share * total))
+    for bin_ in sorted(counts):
+        wanted -= counts[bin_]
+        if wanted <= 0:
+            return milliseconds_of(bin_)
+    return None

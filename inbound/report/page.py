@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from inbound.report.html import Markup, element, joined
 from inbound.report.style import SCRIPT, STYLE
 
 
@@ -38,7 +38,7 @@ def _digest(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell of a table: what stands in it, by what it is sorted (a number stands right), and its class."""
+    """A cell of a table: its content, its sort key (numbers are right-aligned), and its class."""
 
     content: object
     value: float | None = None
@@ -80,8 +80,14 @@ def _cell(place: int, cell: Cell, at_right: bool) -> Markup:
     return element(name, cell.content, scope=scope, class_=class_, data_value=cell.value)
 
 
+def reasons(title: str, items: Iterable[Markup]) -> Markup | None:
+    """Return a list of sentences under a heading; None if there are none."""
+    entries = list(items)
+    return joined((element("h2", title), element("ul", entries, class_="reasons"))) if entries else None
+
+
 def tiles(items: Iterable[tuple[str, str, bool]]) -> Markup:
-    """Return large numbers, each with what it is, and whether it is a bad one."""
+    """Return large numbers, each with its label, and whether it is a bad one."""
     return element(
         "ul",
         (
@@ -103,3 +109,56 @@ def legend(items: Iterable[tuple[Markup, str]]) -> Markup:
 def paragraphs(*texts: object) -> Markup:
     """Return small grey paragraphs."""
     return joined(element("p", text, class_="soft small") for text in texts)
+
+
+_VOID = frozenset({"br", "col", "hr", "input", "link", "meta"})
+
+
+class Markup(str):
+    """HTML that is safe to put into a page."""
+
+    __slots__ = ()
+
+
+def element(name: str, /, *content: object, **attributes: object) -> Markup:
+    """Return an element.
+
+    Args:
+        content: Markup, texts, numbers, None, or iterables of these.
+        attributes: with `_` for `-` and without a trailing `_` (`class_`); None and False are left out, True has no value.
+    """
+    written = "".join(_attribute(key, value) for key, value in attributes.items())
+    if name in _VOID:
+        return Markup(f"<{name}{written}>")
+    return Markup(f"<{name}{written}>{joined(content)}</{name}>")
+
+
+def joined(content: Iterable[object]) -> Markup:
+    """Return contents one after the other."""
+    return Markup("".join(map(_written, content)))
+
+
+def clean(text: str) -> str:
+    """Return `text` without what cannot stand in a page, or would turn the text around it: controls, halves of characters."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _written(content: object) -> str:
+    if isinstance(content, Markup):
+        return content
+    if isinstance(content, str):
+        return html.escape(clean(content))
+    if content is None:
+        return ""
+    if isinstance(content, Iterable):
+        return joined(content)
+    return html.escape(str(content))
+
+
+def _attribute(key: str, value: object) -> str:
+    if value is None or value is False:
+        return ""
+    name = key.removesuffix("_").replace("_", "-")
+    return f" {name}" if value is True else f' {name}="{html.escape(clean(str(value)))}"'

@@ -10,7 +10,6 @@ from inbound.proof.words import (
     VERDICTS,
     amount,
     amounts,
-    began_anew,
     by_urgency,
     counted,
     explained_offsets,
@@ -19,9 +18,9 @@ from inbound.proof.words import (
     missing_by_reason,
     moment,
     proven_offsets,
+    recreated_topics,
 )
-from inbound.report.html import Markup, element, joined
-from inbound.report.page import Cell, legend, number, page, paragraphs, table, tiles
+from inbound.report.page import Cell, Markup, element, joined, legend, number, page, paragraphs, reasons, table, tiles
 from inbound.report.style import COLOURS
 from inbound.report.timeline import colours_of, key_of_marks, timeline
 
@@ -44,9 +43,15 @@ def proof_page(proof: Proof, rest: str = "proof.json") -> str:
         element("p", _circumstances(proof), class_="soft"),
         tiles(_tiles(proof)),
         _map(proof),
-        _missing(proof),
-        _anew(proof),
-        _advice(proof),
+        reasons(
+            "Missing for a proof",
+            (
+                element("li", element("span", f"{where}: ", class_="soft") if where else None, reason)
+                for where, reason in missing_by_reason(proof)
+            ),
+        ),
+        reasons("Recreated topics", (element("li", line, ".") for line in recreated_topics(proof.partitions))),
+        reasons("What to do", _advice(proof)),
         _overview(proof, partitions) if partitions else None,
         _timelines(partitions, rest) if partitions else None,
         element("h2", "Words"),
@@ -73,7 +78,7 @@ def _tiles(proof: Proof) -> Iterator[tuple[str, str, bool]]:
     yield "offsets proven", f"{proven_offsets(proof):,}", False
     yield "partitions" if len(proof.partitions) != 1 else "partition", f"{len(proof.partitions):,}", False
     told = amounts(proof.partitions)
-    yield from (("lost", str(told.get("lost", 0)), "lost" in told),)
+    yield "lost", str(told.get("lost", 0)), "lost" in told
     for kind, some in told.items():
         if kind != "lost":
             yield kind, str(some), kind in ANOMALIES
@@ -99,37 +104,13 @@ def _map(proof: Proof) -> Markup | None:
     return element("nav", squares, class_="map", aria_label="Partitions")
 
 
-def _missing(proof: Proof) -> Markup | None:
-    reasons = missing_by_reason(proof)
-    if not reasons:
-        return None
-    items = (
-        element("li", element("span", f"{where}: ", class_="soft") if where else None, reason)
-        for where, reason in reasons
-    )
-    return joined((element("h2", "Missing for a proof"), element("ul", items, class_="reasons")))
-
-
-def _anew(proof: Proof) -> Markup | None:
-    items = [element("li", line, ".") for line in began_anew(proof.partitions)]
-    return joined((element("h2", "Created anew"), element("ul", items, class_="reasons"))) if items else None
-
-
-def _advice(proof: Proof) -> Markup | None:
+def _advice(proof: Proof) -> Iterator[Markup]:
     told = kinds_told(proof)
-    items = [
-        element("li", element("b", kind), ": ", _with_code(word.advice), ".")
-        for kind, word in KINDS.items()
-        if told[kind] and (kind in ANOMALIES or kind == "unclaimed")
-    ]
-    if not items:
-        return None
-    return joined((element("h2", "What to do"), element("ul", items, class_="reasons")))
-
-
-def _with_code(text: str) -> list[object]:
-    """Return `text` with what stands between backticks as code."""
-    return [element("code", part) if place % 2 else part for place, part in enumerate(text.split("`"))]
+    for kind, word in KINDS.items():
+        if told[kind] and (kind in ANOMALIES or kind == "unclaimed"):
+            # What stands between backticks is code.
+            advice = (element("code", part) if n % 2 else part for n, part in enumerate(word.advice.split("`")))
+            yield element("li", element("b", kind), ": ", advice, ".")
 
 
 def _overview(proof: Proof, partitions: Sequence[PartitionProof]) -> Markup:

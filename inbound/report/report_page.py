@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from inbound.proof.words import counted, moment
-from inbound.report.charts import Line, legend_of, time_chart
-from inbound.report.figures import Report, Series, Window, largest, mean_rate, peak_rate
-from inbound.report.html import Markup, element, joined
-from inbound.report.page import Cell, legend, number, page, paragraphs, table, tiles
+from inbound.report.charts import ChartLine, legend_of, time_chart
+from inbound.report.figures import DeliveryReport, Series, TimeWindow, largest, mean_rate, peak_rate
+from inbound.report.page import Cell, Markup, element, legend, number, page, paragraphs, reasons, table, tiles
 from inbound.report.style import COLOURS
 
 #: So many charts stand unfolded.
 UNFOLDED = 8
 
 
-def report_page(report: Report) -> str:
+def report_page(report: DeliveryReport) -> str:
     """Return the HTML document."""
     window = report.window
     title = f"{moment(window.begin)} to {moment(window.end)}"
@@ -35,7 +32,7 @@ def report_page(report: Report) -> str:
                 ("longest p99", delay(largest(one.overall_p99 for one in report.series)), False),
             )
         ),
-        _notes(report.notes),
+        reasons("Notes", (element("li", note) for note in report.notes)),
         element("h2", "Groups"),
         table(_HEADERS, (_row(one, window) for one in report.series), caption="Each group's reading of each topic"),
         element("h2", "Over time"),
@@ -66,12 +63,12 @@ def duration(seconds: float) -> str:
 
 
 _HEADERS = (
-    "group", "topic", "partitions", "published", "landed", "handed out again", "mean /s", "peak /s", "lag at the end", "p50", "p99",
+    "group", "topic", "partitions", "published", "landed", "redelivered", "mean /s", "peak /s", "lag at the end", "p50", "p99",
     "longest",
 )  # fmt: skip
 
 
-def _row(one: Series, window: Window) -> list[Cell | str]:
+def _row(one: Series, window: TimeWindow) -> list[Cell | str]:
     return [
         one.group,
         one.topic,
@@ -89,17 +86,12 @@ def _row(one: Series, window: Window) -> list[Cell | str]:
     ]
 
 
-def _notes(notes: Iterable[str]) -> Markup | None:
-    items = [element("li", note) for note in notes]
-    return joined((element("h2", "To know"), element("ul", items, class_="reasons"))) if items else None
-
-
-def _card(one: Series, window: Window, place: int) -> Markup:
+def _card(one: Series, window: TimeWindow, place: int) -> Markup:
     colour = place % COLOURS
-    landed = Line("landed", [n / window.width for n in one.landed], colour)
-    published = Line("published", [n / window.width for n in one.published], (colour + 7) % COLOURS, dashed=True)
-    lag = Line("lag", one.lag, colour)
-    delays = [Line("p50", one.p50, colour), Line("p99", one.p99, (colour + 7) % COLOURS, dashed=True)]
+    landed = ChartLine("landed", [n / window.width for n in one.landed], colour)
+    published = ChartLine("published", [n / window.width for n in one.published], (colour + 7) % COLOURS, dashed=True)
+    lag = ChartLine("lag", one.lag, colour)
+    delays = [ChartLine("p50", one.p50, colour), ChartLine("p99", one.p99, (colour + 7) % COLOURS, dashed=True)]
     summary = element(
         "summary",
         element("h3", f"{one.group} reading {one.topic}"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: So many colours tell consumers, or groups, apart; then they begin anew.
+#: So many colours tell consumers, or groups, apart; then they repeat.
 COLOURS = 8
 
 STYLE = """

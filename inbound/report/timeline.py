@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from inbound.proof.model import ANOMALIES, ClaimBar, Finding, PartitionProof
 from inbound.proof.words import KINDS, counted, moment, offsets
-from inbound.report.html import Markup, element, joined
-from inbound.report.scales import Scale, round_ticks, short, time_ticks
+from inbound.report.charts import Scale, round_ticks, short, time_ticks
+from inbound.report.page import Markup, element, joined
 from inbound.report.style import COLOURS
 
 #: A timeline draws so many claims (the newest), and so many findings (the worst): more could not be told apart.
@@ -23,9 +23,9 @@ _HEIGHT = 150  # of the offsets' chart
 _NAME = 15  # characters of a lane's name
 
 _ENDINGS = {
-    "released": "released in good order",
+    "released": "released gracefully",
     "lost": "lost to another consumer",
-    "fenced": "its last commit was refused: overtaken",
+    "fenced": "its last commit was refused: fenced",
     "died": "no end in its ledger: killed or crashed",
     "holds": "holds the partition",
 }
@@ -134,32 +134,33 @@ class _Timeline:
         end = self._proof.log_end
         if end is None:
             return None
-        right = _WIDTH - _RIGHT
-        lag = self._proof.lag
-        text = "log end" if not lag else f"lag {short(lag)}"
+        right, lag = _WIDTH - _RIGHT, self._proof.lag
         return joined(
             (
                 element(
-                    "g", _tip(f"log end {end}, lag {lag}"), _line("end", _LEFT, self._y.at(end), right, self._y.at(end))
+                    "g",
+                    element("title", f"log end {end}, lag {lag}"),
+                    _line("end", _LEFT, self._y.at(end), right, self._y.at(end)),
                 ),
-                element("text", text, x=right + 6, y=self._y.at(end) + 4),
+                element("text", f"lag {short(lag)}" if lag else "log end", x=right + 6, y=self._y.at(end) + 4),
             )
         )
 
     def _again(self) -> Markup:
-        """Stretches of offsets that were handed out more than once, as bands."""
-        bands = []
-        for finding in self._findings:
-            if finding.kind in ("repeated", "duplicate"):
-                top, bottom = self._y.at(finding.next), self._y.at(finding.first)
-                height = max(2.0, bottom - top)
-                bands.append(
-                    element(
-                        "rect", _tip(_told(finding)), class_="again", x=_LEFT, y=round(top, 1),
-                        width=_WIDTH - _RIGHT - _LEFT, height=round(height, 1),
-                    )
-                )  # fmt: skip
-        return joined(bands)
+        """Stretches of offsets that were delivered more than once, as bands."""
+        return joined(
+            element(
+                "rect",
+                element("title", _told(finding)),
+                class_="again",
+                x=_LEFT,
+                y=self._y.at(finding.next),
+                width=_WIDTH - _RIGHT - _LEFT,
+                height=max(2.0, round(self._y.at(finding.first) - self._y.at(finding.next), 1)),
+            )
+            for finding in self._findings
+            if finding.kind in ("repeated", "duplicate")
+        )
 
     # -- claims ----------------------------------------------------------------------------------------------------------
 
@@ -167,7 +168,7 @@ class _Timeline:
         lane = self._lanes[place]
         top = 6 + _LANE * place
         name = lane.name if len(lane.name) <= _NAME else f"{lane.name[: _NAME - 5]}…{lane.name[-4:]}"
-        label = element("text", _tip(lane.name), name, x=_LEFT - 8, y=top + 13, text_anchor="end")
+        label = element("text", element("title", lane.name), name, x=_LEFT - 8, y=top + 13, text_anchor="end")
         return element("g", label, (self._bar(claim, top) for claim in lane.claims))
 
     def _bar(self, claim: ClaimBar, top: int) -> Markup:
@@ -183,7 +184,7 @@ class _Timeline:
         label = element("text", text, class_="label", x=round(begin + 6, 1), y=top + 13) if text else None
         told = (
             f"{claim.consumer}, epoch {claim.epoch}\n{moment(claim.wall)} to {moment(claim.last_wall)}\n"
-            f"from {'no offset' if claim.position is None else claim.position}, handed out up to {claim.next}, "
+            f"from {'no offset' if claim.position is None else claim.position}, delivered up to {claim.next}, "
             f"committed {'nothing' if claim.landed is None else claim.landed}\n"
             f"{counted(claim.records, 'record')} in {counted(claim.batches, 'batch')}\n{_ENDINGS[claim.ending]}"
         )
@@ -199,10 +200,10 @@ class _Timeline:
         # Where bars are narrow, the marks of their ends would hide them; but a death is to be seen.
         shown = width >= 14 or claim.ending == "died"
         end = ending_mark(claim.ending, begin + width, top + _BAR / 2) if shown else None
-        return element("g", _tip(told), bar, label, end)
+        return element("g", element("title", told), bar, label, end)
 
     def _progress(self, claim: ClaimBar) -> Markup:
-        """The way from where a claim began to what it had handed out (dotted) and committed (solid)."""
+        """Lines from the position of a claim to its last delivery (dotted) and commit (solid)."""
         class_ = f"s{self._colour(claim)}"
         begin = (self._x.at(claim.wall), self._y.at(self._begin(claim)))
         end = max(self._x.at(claim.last_wall), begin[0] + 1)
@@ -231,15 +232,11 @@ class _Timeline:
             if bad
             else f"M{x - r} {y}a{r} {r} 0 1 0 {2 * r} 0a{r} {r} 0 1 0 {-2 * r} 0z"
         )
-        return element("path", _tip(_told(finding)), class_=f"finding {'bad' if bad else 'noted'}", d=shape)
+        return element("path", element("title", _told(finding)), class_=f"finding {'bad' if bad else 'noted'}", d=shape)
 
     def _when(self, finding: Finding) -> float:
-        if finding.wall is not None:
-            return finding.wall
-        for claim in self._claims:
-            if self._begin(claim) <= finding.first <= claim.next:
-                return claim.last_wall
-        return self._x.high
+        around = (claim.last_wall for claim in self._claims if self._begin(claim) <= finding.first <= claim.next)
+        return next(around, self._x.high) if finding.wall is None else finding.wall
 
 
 def ending_mark(ending: str, x: float, y: float) -> Markup | None:
@@ -266,23 +263,18 @@ def key_of_marks() -> list[tuple[Markup, str]]:
     ]  # fmt: skip
     return [
         (element("path", class_="landed s0", d="M1 12L13 2"), "committed"),
-        (element("path", class_="handed s0", d="M1 12L13 2"), "handed out"),
+        (element("path", class_="handed s0", d="M1 12L13 2"), "delivered"),
         (element("path", class_="end", d="M0 7H14"), "log end"),
         *((mark, f"claim {name}") for mark, name in marks),
         (element("path", class_="bad", d="M7 1l6 6l-6 6l-6 -6z"), "anomaly"),
         (element("path", class_="noted", d="M3 7a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z"), "within the promise"),
-        (element("rect", class_="again", x=0, y=3, width=14, height=8), "handed out again"),
+        (element("rect", class_="again", x=0, y=3, width=14, height=8), "redelivered"),
     ]
 
 
 def _told(finding: Finding) -> str:
     at = f"\n{moment(finding.wall)}" if finding.wall is not None else ""
     return f"{finding.kind}: {offsets(finding.first, finding.next)}\n{finding.cause}{at}"
-
-
-def _tip(text: str) -> Markup:
-    """A tooltip; lines are kept."""
-    return element("title", text)
 
 
 def _line(class_: str, x1: float, y1: float, x2: float, y2: float) -> Markup:

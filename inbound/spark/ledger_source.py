@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 import pyarrow as pa
 
@@ -13,26 +13,32 @@ from inbound.ledger import LedgerFile, columns, list_files
 from inbound.ledger.disk import reason
 from inbound.ledger.format import FileName
 from inbound.ledger.places import FilePath, open_file
-from inbound.proof.collapse import Source
 from inbound.proof.columns import Block, block_of, parse_block
+from inbound.proof.spans import RunSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
 
 #: A ledger smaller than this is read by the driver: starting a job's Python takes longer. Bytes.
 SMALL = 32 << 20
 #: How much of a file is read at once. Bytes.
 CHUNK = 16 << 20
 _BLOCK = 1 << 20
+_TASKS_PER_CORE = 4
 
 
 class LedgerMovedError(LedgerError):
-    """A file of the cut was converted or deleted while the ledger was read: begin anew, with another cut."""
+    """A file of the cut was converted or deleted while the ledger was read: start again with a new cut."""
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class LedgerChunk:
     """The lines of a file that begin at or after byte `start` and before `end`; nothing behind `limit` is looked at."""
 
     path: FilePath
-    source: Source
+    source: RunSource
     parquet: bool
     start: int
     end: int
@@ -58,7 +64,7 @@ class Chunk:
         begin, raw = self._bytes(data)
         block = parse_block(raw, self.source, last=self.torn)
         if self.start and any(not damage.harmless for damage in block.damage):
-            # Messages name lines by their number in the file, which nobody needs otherwise.
+            # Messages name lines by their number in the file, which has no other use.
             data.seek(0)
             before = sum(part.count(b"\n") for part in _blocks(data, begin))
             block = parse_block(raw, self.source, first_line=before + 1, last=self.torn)
@@ -89,7 +95,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class LedgerCut:
     """The ledger of a group at one moment."""
 
     place: FilePath
@@ -97,7 +103,7 @@ class Cut:
     files: tuple[LedgerFile, ...]
 
     @classmethod
-    def now(cls, place: FilePath, group: str) -> Cut:
+    def now(cls, place: FilePath, group: str) -> LedgerCut:
         """List the files with their lengths. LedgerError: there is no such folder, or it can't be listed."""
         return cls(place, group, tuple(list_files(place, group)))
 
@@ -116,22 +122,32 @@ class Cut:
         """Whether there is nothing of a ledger in it."""
         return not self.bytes
 
-    def chunks(self, size: int = CHUNK) -> list[Chunk]:
+    def chunks(self, size: int = CHUNK) -> list[LedgerChunk]:
         """Return all there is to read, in pieces of about so many bytes."""
         return [one for file in self.files for one in chunks_of(file, 0, size)]
 
 
-def chunks_of(file: LedgerFile, begin: int = 0, size: int = CHUNK) -> Iterable[Chunk]:
+def chunks_of(file: LedgerFile, begin: int = 0, size: int = CHUNK) -> Iterable[LedgerChunk]:
     """Yield what there is to read of a file from byte `begin` on."""
     name = FileName.parse(file.path.name)
     if file.format == "foreign" or name is None:
         return
-    source = Source(file.group, name.consumer, name.run, str(file.path))
+    source = RunSource(file.group, name.consumer, name.run, str(file.path))
     if file.format == "parquet":
-        yield Chunk(file.path, source, True, 0, file.size, file.size)
+        yield LedgerChunk(file.path, source, True, 0, file.size, file.size)
         return
     for start in range(begin, max(file.size, begin + 1), size):
-        yield Chunk(file.path, source, False, start, min(start + size, file.size), file.size)
+        yield LedgerChunk(file.path, source, False, start, min(start + size, file.size), file.size)
+
+
+def take_chunks(chunks: Sequence[LedgerChunk], take: Callable[[Block], T], spark: SparkSession | None) -> list[T]:
+    """Return what `take` makes of each chunk: on executors where there are several chunks and a session."""
+    if spark is None or len(chunks) < 2:
+        return [take(chunk.block()) for chunk in chunks]
+    context = spark.sparkContext
+    # A task for each chunk would cost as much as the chunk.
+    tasks = min(len(chunks), _TASKS_PER_CORE * context.defaultParallelism)
+    return context.parallelize(chunks, tasks).map(lambda chunk: take(chunk.block())).collect()
 
 
 def _blocks(data: BinaryIO, count: int) -> Iterable[bytes]:

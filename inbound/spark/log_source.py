@@ -1,7 +1,7 @@
 """Which offsets of a Kafka log have a record: found in Spark's JVM, brought to the driver as bits.
 
 A compacted or transactional log can have as many gaps as records. So what a scan yields is not ranges but a bit per
-offset, 64 in a row: a quarter of a byte per offset at most, whatever the log looks like, and about the cost of a count.
+offset, 64 in a row: a quarter of a byte per offset at most for any log, and about the cost of a count.
 """
 
 from __future__ import annotations

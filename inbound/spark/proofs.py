@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -15,11 +13,20 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from inbound.errors import ConfigError, InboundError
+from inbound.ledger.disk import replace_file
 from inbound.ledger.format import path_part
 from inbound.ledger.places import FilePath, RemotePath, open_file, put_file
-from inbound.proof.as_json import ProofFormatError, from_json, to_json
+from inbound.proof.export import (
+    FINDING_COLUMNS,
+    PARTITION_COLUMNS,
+    ColumnType,
+    ProofFormatError,
+    finding_rows,
+    from_json,
+    partition_rows,
+    to_json,
+)
 from inbound.proof.model import PartitionKey, Proof, Verdict
-from inbound.proof.rows import FINDING_COLUMNS, PARTITION_COLUMNS, ColumnType, finding_rows, partition_rows
 from inbound.report.proof_page import proof_page
 
 _JSON, _PAGE, _FINDINGS, _PARTITIONS = "proof.json", "proof.html", "findings.parquet", "partitions.parquet"
@@ -71,24 +78,11 @@ def write_proof(folder: Path, proof: Proof) -> None:
             schema = pa.schema([(column, _TYPES[type_]) for column, type_ in columns.items()])
             sink = pa.BufferOutputStream()
             parquet.write_table(pa.Table.from_pylist(rows, schema=schema), sink, compression="zstd")
-            _replace(folder / name, sink.getvalue().to_pybytes())
-        _replace(folder / _PAGE, proof_page(proof).encode())
-        _replace(folder / _JSON, to_json(proof).encode())
+            replace_file(folder / name, sink.getvalue().to_pybytes())
+        replace_file(folder / _PAGE, proof_page(proof).encode())
+        replace_file(folder / _JSON, to_json(proof).encode())
     except OSError as error:
         raise ConfigError(f"--output {folder}: cannot be written: {error.strerror or error}") from None
-
-
-def _replace(path: Path, data: bytes) -> None:
-    made = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with open(made, "xb") as file:  # readable to whom the umask lets read
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        made.replace(path)
-    except BaseException:
-        made.unlink(missing_ok=True)
-        raise
 
 
 # -- where the next one goes on ------------------------------------------------------------------------------------------
@@ -140,7 +134,7 @@ def read_proven(path: FilePath, group: str) -> dict[PartitionKey, Proven]:
 def moved_on(
     before: Mapping[PartitionKey, Proven], proof: Proof, topic_ids: Mapping[str, str | None]
 ) -> dict[PartitionKey, Proven]:
-    """Return up to where partitions are proven after an exact proof: only what it has proven moves."""
+    """Return up to where partitions are proven after an exact proof: only proven partitions move."""
     after = dict(before)
     for one in proof.partitions:
         if proof.mode == "exact" and one.verdict is Verdict.PROVEN and one.proven is not None:
@@ -170,7 +164,7 @@ def write_proven(path: FilePath, group: str, proven: Mapping[PartitionKey, Prove
             put_file(copy, path)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    _replace(path, data)
+    replace_file(path, data)
 
 
 def dates(proven: Mapping[PartitionKey, Proven]) -> str:

@@ -1,29 +1,35 @@
-"""Starting and ending Spark: with the Kafka connector of its own version, quietly, on any master."""
+"""Starting and ending Spark: with the Kafka connector of its own version, quietly, on any master.
+
+Executors on other machines get a wheel of inbound as it runs here. What was installed is packed again from its own record; in
+a checkout it is built. A zip of the repo would not do: the layers stand elsewhere in it.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+import zipfile
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import metadata
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from inbound.embedded.jars import Progress, fetch_connector, silent
-from inbound.embedded.java import check_java
+import inbound
+from inbound.embedded.jars import Progress, check_java, fetch_connector, silent
 from inbound.errors import EmbeddedClusterError, SparkError
-from inbound.spark.failures import cause
-from inbound.spark.wheel import make_wheel
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 #: What every session has, unless the user says otherwise by --conf.
 DEFAULTS: Mapping[str, str] = {
@@ -38,7 +44,7 @@ DEFAULTS: Mapping[str, str] = {
     # Keys and certificates are options of the Kafka source; wherever Spark prints options, not these.
     "spark.sql.redaction.options.regex": "(?i)url|secret|password|token|ssl|sasl",
 }
-#: Of a master on this machine: no name of this host has to resolve, nobody else can connect.
+#: Of a master on this machine: no name of this host has to resolve, no other host can connect.
 LOCAL: Mapping[str, str] = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
 #: What the JVM always says when it starts.
@@ -47,7 +53,7 @@ _NOISE = (
     'Setting default log level to "',
     "To adjust logging level use sc.setLogLevel(",
 )
-#: How long the JVM may take to end by itself. Seconds.
+#: How long the JVM may take to end before it is killed. Seconds.
 _END_SECONDS = 10.0
 
 
@@ -60,7 +66,7 @@ class SparkSettings:
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)  # the user's, over ours
     wheel: Path | None = None  # of inbound, for executors elsewhere; None: it is made where the master is not local
-    py_files: tuple[Path, ...] = ()  # what executors need besides: processors of one's own
+    py_files: tuple[Path, ...] = ()  # what executors need besides: the user's processors
 
     @property
     def local(self) -> bool:
@@ -113,16 +119,10 @@ def spark_session(settings: SparkSettings, name: str, progress: Progress = silen
         with _jvm(conf, settings.master) as spark:
             # Executors run the Python that this process runs; PySpark itself would only look into the environment.
             spark.sparkContext.pythonExec = settings.conf.get("spark.pyspark.python", sys.executable)
-            for path in shipped:
-                spark.sparkContext.addPyFile(str(_importable(path, Path(folder))))
+            for path in shipped:  # of archives Spark takes .zip and .egg; a wheel is a zip
+                zipped = Path(folder, f"{path.stem}.zip")
+                spark.sparkContext.addPyFile(str(shutil.copy(path, zipped) if path.suffix == ".whl" else path))
             yield spark
-
-
-def _importable(path: Path, folder: Path) -> Path:
-    """Return what Spark puts on its workers' path. Of archives it takes .zip and .egg; a wheel is a zip."""
-    if path.suffix != ".whl":
-        return path
-    return Path(shutil.copy(path, folder / f"{path.stem}.zip"))
 
 
 @contextmanager
@@ -136,12 +136,13 @@ def _jvm(conf: Mapping[str, str], master: str) -> Iterator[SparkSession]:
     errors = _Errors()
     gateway: Any = None
     try:
-        gateway = launch_gateway(settings, {"stderr": errors.pipe})  # type: ignore[no-untyped-call]
-        errors.relay()
+        try:
+            gateway = launch_gateway(settings, {"stderr": errors.pipe})  # type: ignore[no-untyped-call]
+        finally:
+            errors.relay()
         spark = SparkSession(SparkContext(conf=settings, gateway=gateway))
     except Exception as error:
         why = cause(error)  # asks the JVM, so before it ends
-        errors.relay()
         _end(gateway)
         # What the JVM throws while it starts comes as it is, by Py4J.
         if not isinstance(error, (PySparkException, RuntimeError, OSError)) and not type(error).__module__.startswith(
@@ -179,25 +180,22 @@ def _end(gateway: Any) -> None:
 
 
 class _Errors:
-    """What the JVM writes to stderr, without what it always says."""
+    """The lines that the JVM writes to stderr, without its usual noise."""
 
     def __init__(self) -> None:
         reading, self.pipe = os.pipe()
         self._reading: IO[str] = os.fdopen(reading, encoding="utf-8", errors="replace")
         self._last: deque[str] = deque(maxlen=5)
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._run, name="spark-stderr", daemon=True)
 
     def relay(self) -> None:
         """Pass on from now on what the JVM says, until it ends."""
-        if self._thread is None:
-            os.close(self.pipe)  # the JVM has its own
-            self._thread = threading.Thread(target=self._run, name="spark-stderr", daemon=True)
-            self._thread.start()
+        os.close(self.pipe)  # the JVM has its own
+        self._thread.start()
 
     def last(self) -> str:
         """Return the last lines; only once the JVM has ended."""
-        if self._thread is not None:
-            self._thread.join(_END_SECONDS)
+        self._thread.join(_END_SECONDS)
         return "; ".join(self._last)
 
     def _run(self) -> None:
@@ -206,3 +204,137 @@ class _Errors:
                 if not line.startswith(_NOISE):
                     self._last.append(line.strip())
                     sys.stderr.write(line)
+
+
+#: A line of a Java stack's chain that names what went wrong: `Caused by: org.x.SomeException: why`.
+_CAUSED_BY = re.compile(r"^Caused by: (?:[\w$.]+\.)?([\w$]+): (.*)$", re.MULTILINE)
+_LONGEST = 500
+
+
+def cause(error: BaseException) -> str:
+    """Return the innermost cause that a failed job's error names, or its first line."""
+    try:
+        text = str(error)  # of the JVM's exceptions: asks the JVM
+        java = getattr(error, "java_exception", None)
+        if java is not None:
+            text = f"{text}\n{_chain(java)}"
+    except Exception:  # which may have ended
+        text = f"{type(error).__name__}, and Spark's JVM has ended"
+    inner = _CAUSED_BY.findall(text)
+    said = f"{inner[-1][0]}: {inner[-1][1]}" if inner else text.strip().split("\n")[0]
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."
+
+
+def _chain(java: object) -> str:
+    """Return the causes of an exception of the JVM as its stack trace writes them."""
+    lines: list[str] = []
+    inner = java.getCause()  # type: ignore[attr-defined]
+    while inner is not None and len(lines) < 20:
+        lines.append(f"Caused by: {inner.toString()}".split("\n")[0])
+        inner = inner.getCause()
+    return "\n".join(lines)
+
+
+#: How often Spark is asked. Seconds.
+EVERY = 0.5
+
+
+@contextmanager
+def watched(spark: SparkSession, tell: Callable[[int, int, int], None], every: float = EVERY) -> Iterator[None]:
+    """Call `tell(done, running, total)` with the tasks of running stages, on another thread, while the block runs."""
+    over = threading.Event()
+
+    def run() -> None:
+        tracker = spark.sparkContext.statusTracker()
+        while not over.wait(every):
+            infos = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage)) is not None]
+            if infos:
+                tell(
+                    sum(info.numCompletedTasks for info in infos),
+                    sum(info.numActiveTasks for info in infos),
+                    sum(info.numTasks for info in infos),
+                )
+
+    thread = threading.Thread(target=run, name="spark-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+_NAME = "inbound-kafka"
+#: What stands in a checkout and is no part of the distribution; most of it is large.
+_BESIDE = frozenset({"artifacts", "benchmarks", "build", "dist", "docs", "integration", "tests"})
+
+
+def make_wheel(folder: Path) -> Path:
+    """Make the wheel in `folder`, and return it.
+
+    Raises:
+        SparkError: there is neither an installed distribution nor a checkout to build from, or building failed.
+    """
+    package = Path(inbound.__file__).parent
+    checkout = package.parent
+    if (checkout / "setup.cfg").is_file():
+        return _built(checkout, folder)
+    try:
+        installed = metadata.distribution(_NAME)
+    except metadata.PackageNotFoundError:
+        raise SparkError(
+            f"spark: {package} belongs to no installed {_NAME}; name a wheel of it with --wheel, for executors elsewhere"
+        ) from None
+    return _packed(installed, folder)
+
+
+def _packed(installed: metadata.Distribution, folder: Path) -> Path:
+    """Zip what the distribution's record lists: a wheel is that."""
+    name = f"{installed.name.replace('-', '_')}-{installed.version}-py3-none-any.whl"
+    files = [file for file in installed.files or () if ".." not in file.parts and "__pycache__" not in file.parts]
+    if not any(file.parts[0] == "inbound" for file in files):
+        raise SparkError(f"spark: the record of the installed {_NAME} lists no files; name a wheel of it with --wheel")
+    with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for file in files:
+            wheel.write(file.locate(), str(file))
+    return folder / name
+
+
+def _built(checkout: Path, folder: Path) -> Path:
+    # In a copy: what an earlier build has left behind there would be packed too, and two may build at the same time.
+    source = folder / "source"
+    shutil.copytree(checkout, source, symlinks=True, ignore=_not_packed(checkout))
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
+    done = subprocess.run(
+        [*command, str(folder), str(source)], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    made = sorted(folder.glob("*.whl"))
+    if done.returncode or not made:
+        said = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["pip said nothing"]
+        raise SparkError(
+            f"spark: no wheel could be built from {checkout} for the executors ({said[0]}); name one with --wheel"
+        )
+    return made[0]
+
+
+def _not_packed(checkout: Path) -> Callable[[str, list[str]], set[str]]:
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        top = Path(folder) == checkout
+        return {name for name in names if name == "__pycache__" or (top and (name in _BESIDE or name.startswith(".")))}
+
+    return ignored
+
+
+@contextmanager
+def shipped_plugins(spark: SparkSession, folder: Path) -> Iterator[None]:
+    """Have executors import what stands in the configuration's folder, as `inbound run` does, until the block ends."""
+    modules = sorted(folder.glob("*.py"))
+    packages = [found.parent for found in sorted(folder.glob("*/__init__.py"))]
+    with tempfile.TemporaryDirectory(prefix="inbound-plugins-") as made:  # executors fetch it when they come up
+        target = Path(made) / f"plugins-{spark.sparkContext.applicationId}.zip"
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as zipped:
+            for file in [*modules, *(file for package in packages for file in sorted(package.rglob("*.py")))]:
+                zipped.write(file, str(file.relative_to(folder)))
+        if modules or packages:
+            spark.sparkContext.addPyFile(str(target))
+        yield

@@ -11,37 +11,36 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from inbound.coordinators.topic_ids import same_topic
+from inbound.coordinators.nodes import same_topic
 from inbound.errors import LedgerError, SparkError
 from inbound.kafka.base import LogRange, TopicMeta
 from inbound.ledger.places import FilePath, RemotePath
-from inbound.proof.collapse import RunStory
 from inbound.proof.judge import judge
 from inbound.proof.model import (
     GRAVEST,
-    Coordination,
-    Event,
+    LedgerEvent,
+    LedgerRun,
     LogExtent,
     PartitionKey,
     PartitionProof,
     Proof,
-    Run,
     Span,
     Verdict,
+    ZooKeeperState,
 )
-from inbound.spark.failures import cause
-from inbound.spark.gather import AskZooKeeper, Brokers, Coordinated, Group, Subject, read_group
-from inbound.spark.ledger_source import Cut, LedgerMovedError
-from inbound.spark.ledger_topic import LedgerTopic, TopicCut, read_topic
-from inbound.spark.stories import read_ledger
+from inbound.proof.spans import RunStory
+from inbound.spark.cluster_state import AskZooKeeper, Coordinated, Group, KafkaLogs, Subject, read_group
+from inbound.spark.ledger_source import LedgerCut, LedgerMovedError
+from inbound.spark.log_source import Bits, present_offsets
+from inbound.spark.proofs import Proven
+from inbound.spark.session import cause
+from inbound.spark.stories import LedgerTopicName, TopicCut, read_ledger, read_topic
 from inbound.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from inbound.spark.log_source import Bits
-
-#: How often all is gathered anew because a file of the ledger, or the beginning of a log, was deleted meanwhile.
+#: How often all is gathered again because a file of the ledger, or the beginning of a log, was deleted.
 ATTEMPTS = 5
 
 
@@ -50,29 +49,21 @@ _MOVED = ("DATA_LOSS", "data may have been lost", "OffsetOutOfRange")
 
 
 class LogMovedError(SparkError):
-    """The log's beginning was deleted while it was read: begin anew."""
+    """The log's beginning was deleted while it was read: start again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Since:
-    """Where a proof goes on: all below the offset was proven, of the topic with this id."""
-
-    offset: int
-    topic_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
+class ProofRequest:
     """What is to be proven, and from what."""
 
     subjects: Sequence[Subject]
     mode: Literal["quick", "exact"]
     kafka: Mapping[str, Any]  # properties for this process
     spark_kafka: Mapping[str, Any]  # the same for Spark's executors, which have none of this machine's files
-    ledger: FilePath | LedgerTopic | None  # None: no ledger is kept
+    ledger: FilePath | LedgerTopicName | None  # None: no ledger is kept
     shared_ledger: bool = True  # executors see the same files
     partitions: frozenset[int] | None = None  # None: all
-    since: Mapping[PartitionKey, Since] = field(default_factory=lambda: MappingProxyType({}))
+    since: Mapping[PartitionKey, Proven] = field(default_factory=lambda: MappingProxyType({}))
     writer: str = ""
 
 
@@ -84,7 +75,7 @@ class _Scene:
     group: Group
     topics: Mapping[str, TopicMeta]
     partitions: tuple[TopicPartition, ...]
-    cut: Cut | TopicCut | None
+    cut: LedgerCut | TopicCut | None
     limits: Mapping[TopicPartition, LogRange]
     cuts: Mapping[TopicPartition, int]  # of logs that were cut below the commit
     missing: tuple[str, ...]
@@ -94,8 +85,8 @@ class _Scene:
 
 
 def validate(
-    question: Question,
-    ask: AskZooKeeper,
+    question: ProofRequest,
+    ask: AskZooKeeper[Group],
     session: Callable[[], SparkSession],
     wall: Callable[[], float] = time.time,
     tell: Callable[[str], None] = lambda line: None,
@@ -107,7 +98,7 @@ def validate(
         ask: How to ask ZooKeeper.
         session: Gives the Spark session; only called where one is needed.
         wall: The time, for people.
-        tell: Takes what is worth a line meanwhile.
+        tell: Takes lines of progress.
 
     Raises:
         InboundError: something that is needed is away, or can't be read. The message says what.
@@ -131,7 +122,7 @@ def validate(
 
 
 def _gathered_and_judged(
-    question: Question, ask: AskZooKeeper, session: Callable[[], SparkSession], tell: Callable[[str], None]
+    question: ProofRequest, ask: AskZooKeeper[Group], session: Callable[[], SparkSession], tell: Callable[[str], None]
 ) -> tuple[list[PartitionProof], list[str], dict[str, str | None]]:
     proofs: list[PartitionProof] = []
     topic_ids: dict[str, str | None] = {}
@@ -140,7 +131,7 @@ def _gathered_and_judged(
         subjects = [subject for subject in question.subjects if subject.read_committed is committed]
         if not subjects:
             continue
-        with Brokers(question.kafka, read_committed=committed) as brokers:
+        with KafkaLogs(question.kafka, read_committed=committed) as brokers:
             scenes = [_scene(question, subject, brokers, ask, tell) for subject in subjects]
         with ThreadPoolExecutor(1, "log") as threads, ExitStack() as stack:
             scan = None
@@ -157,15 +148,16 @@ def _gathered_and_judged(
 
 
 def _scene(
-    question: Question, subject: Subject, brokers: Brokers, ask: AskZooKeeper, tell: Callable[[str], None]
+    question: ProofRequest, subject: Subject, brokers: KafkaLogs, ask: AskZooKeeper[Group], tell: Callable[[str], None]
 ) -> _Scene:
-    """Gather in the order that `inbound.spark.gather` explains: ZooKeeper, the ledger's lengths, the ends of the logs."""
-    missing = []
+    """Gather in the order that `inbound.spark.cluster_state` explains: ZooKeeper, the ledger's lengths, the ends of the logs."""
     topics = brokers.topics(subject.topics, subject.pattern)
-    if subject.pattern is not None and isinstance(question.ledger, LedgerTopic):
+    if subject.pattern is not None and isinstance(question.ledger, LedgerTopicName):
         topics.pop(question.ledger.topic, None)  # no channel reads it
-    for topic in sorted(set(subject.topics) - topics.keys()):
-        missing.append(f"topic {topic}: Kafka has no such topic; it was deleted, or its name is another")
+    missing = [
+        f"topic {topic}: Kafka has no such topic; it was deleted, or its name is another"
+        for topic in sorted(set(subject.topics) - topics.keys())
+    ]
     if subject.pattern is not None and not topics:
         missing.append(f"topics_pattern {subject.pattern}: no topic of that kind is in Kafka")
     wanted = question.partitions
@@ -180,15 +172,15 @@ def _scene(
     group = ask(lambda zk: read_group(zk, subject.group, partitions))
     if not group.exists:
         missing.append(f"group {subject.group}: ZooKeeper knows no such group; check its name, and zookeeper.chroot")
-    cut: Cut | TopicCut | None = None
+    cut: LedgerCut | TopicCut | None = None
     if question.ledger is None:
         missing.append(f"group {subject.group}: it keeps no ledger (ledger.type is none), so nothing can be proven")
     else:
         try:
-            if isinstance(question.ledger, LedgerTopic):
+            if isinstance(question.ledger, LedgerTopicName):
                 cut = TopicCut.now(question.ledger, subject.group, brokers)
             else:
-                cut = Cut.now(question.ledger, subject.group)
+                cut = LedgerCut.now(question.ledger, subject.group)
         except LedgerError as error:
             missing.append(str(error))
     if cut is not None:
@@ -196,7 +188,7 @@ def _scene(
             missing.append(
                 f"group {subject.group}: {cut.place} has no ledger of it; check ledger.path, and the group's name"
             )
-        for file in cut.foreign if isinstance(cut, Cut) else ():
+        for file in cut.foreign if isinstance(cut, LedgerCut) else ():
             tell(f"{file.path}: is no file of a ledger, and was not read")
     limits = brokers.limits(partitions)
     cuts = brokers.cuts({tp: one.read_to for tp, one in group.partitions.items() if one.read_to is not None})
@@ -204,10 +196,8 @@ def _scene(
 
 
 def _scanned(
-    spark: SparkSession, question: Question, scenes: Sequence[_Scene], read_committed: bool
+    spark: SparkSession, question: ProofRequest, scenes: Sequence[_Scene], read_committed: bool
 ) -> dict[TopicPartition, Bits]:
-    from inbound.spark.log_source import present_offsets
-
     ranges: dict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
     for scene in scenes:
         for tp, limits in scene.limits.items():
@@ -227,14 +217,13 @@ def _scanned(
         ) from error
 
 
-def _begin(question: Question, scene: _Scene, tp: TopicPartition) -> int:
+def _begin(question: ProofRequest, scene: _Scene, tp: TopicPartition) -> int:
     """Return from which offset on the log is read."""
-    since = _since(question, scene, tp)
     limits = scene.limits[tp]
-    return min(limits.end, max(limits.start, since or 0))
+    return min(limits.end, max(limits.start, _since(question, scene, tp) or 0))
 
 
-def _since(question: Question, scene: _Scene, tp: TopicPartition) -> int | None:
+def _since(question: ProofRequest, scene: _Scene, tp: TopicPartition) -> int | None:
     """Return where to go on; None: at the beginning, also where the topic is another one by now."""
     since = question.since.get(scene.key(tp))
     if since is None or since.topic_id != scene.topics[tp.topic].topic_id:
@@ -243,7 +232,7 @@ def _since(question: Question, scene: _Scene, tp: TopicPartition) -> int | None:
 
 
 def _judged(
-    question: Question,
+    question: ProofRequest,
     scene: _Scene,
     scan: Future[dict[TopicPartition, Bits]] | None,
     session: Callable[[], SparkSession],
@@ -253,7 +242,7 @@ def _judged(
     ends = {scene.key(tp): limits.end for tp, limits in scene.limits.items()}
     stories: list[RunStory] = []
     if isinstance(scene.cut, TopicCut):
-        with Brokers(question.kafka) as brokers:
+        with KafkaLogs(question.kafka) as brokers:
             later = TopicCut.now(scene.cut.place, scene.cut.group, brokers)
         stories = read_topic(scene.cut, later, session(), question.spark_kafka, ends, breaks)
     elif scene.cut is not None:
@@ -294,29 +283,28 @@ def _judged(
         yield _at_most_once(proof) if scene.subject.at_most_once else proof
 
 
-def _coordination(scene: _Scene, tp: TopicPartition, coordinated: Coordinated | None) -> Coordination | None:
+def _coordination(scene: _Scene, tp: TopicPartition, coordinated: Coordinated | None) -> ZooKeeperState | None:
     """Return what ZooKeeper says of a partition; None: nothing, for it knows no such group."""
     if coordinated is not None:
         return replace(coordinated.coordination, cut=scene.cuts.get(tp))
-    return Coordination(None, None, None, None) if scene.group.exists else None
+    return ZooKeeperState(None, None, None, None) if scene.group.exists else None
 
 
-def _goes_on(runs: Iterable[Run], spans: Iterable[Span], events: Iterable[Event]) -> bool:
-    """Whether the run that claimed the partition last has not ended in good order: it may be running."""
-    items: list[Span | Event] = [*spans, *events]
+def _goes_on(runs: Iterable[LedgerRun], spans: Iterable[Span], events: Iterable[LedgerEvent]) -> bool:
+    """Whether the run that claimed the partition last has not ended gracefully: it may be running."""
+    items: list[Span | LedgerEvent] = [*spans, *events]
     newest = max(items, key=lambda item: (item.epoch, item.seq), default=None)
     return newest is not None and any(run.run == newest.run and not run.ended for run in runs)
 
 
 def _extent(
-    question: Question, scene: _Scene, tp: TopicPartition, bits: Mapping[TopicPartition, Bits] | None
+    question: ProofRequest, scene: _Scene, tp: TopicPartition, bits: Mapping[TopicPartition, Bits] | None
 ) -> LogExtent:
     limits = scene.limits[tp]
-    topic_id = scene.topics[tp.topic].topic_id
     if bits is None:
-        return LogExtent(limits.start, limits.end, topic_id=topic_id)
+        return LogExtent(limits.start, limits.end)
     present = bits[tp].ranges() if tp in bits else ()
-    return LogExtent(limits.start, limits.end, present, _begin(question, scene, tp), topic_id)
+    return LogExtent(limits.start, limits.end, present, _begin(question, scene, tp))
 
 
 def _unread(coordinated: Coordinated | None) -> str | None:

@@ -1,4 +1,10 @@
-"""Fakes and a whole cluster in one thread, for tests of your own processors.
+"""Fakes, and a whole cluster in one thread, for tests.
+
+They serve the tests of this project, and those of your own processors.
+The room may know every room but `cli`; no room of the product may know it, but `cli` for the starter of a new processor.
+Nothing in it waits, has a thread or reads a real clock: tests move the time. Begin with `world.py`, which makes consumers of the
+product's own parts on a fake Kafka (`kafka.py`) and a fake ZooKeeper (`zookeeper.py`: servers; `zookeeper_client.py`: a client and
+its connection; `zookeeper_tree.py`: the nodes). `simulation/` plays whole groups under seeded faults.
 
 from inbound.testing import World
 
@@ -11,8 +17,7 @@ def test_orders():
     assert world.commits() == {0: 2, 1: 0}
 """
 
-from inbound.testing.clock import ManualClock
-from inbound.testing.event_loop import FakeLoop
+from inbound.testing.clock import FakeLoop, ManualClock
 from inbound.testing.kafka import FakeKafka, FakeLogClient
 from inbound.testing.world import Recording, World
 from inbound.testing.zookeeper import FakeEnsemble

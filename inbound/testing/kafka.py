@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
-from inbound.channel.buffer import record_size
-from inbound.channel.position import ReadTo
-from inbound.coordinators.topic_ids import canonical
+from inbound.coordinators.nodes import canonical
 from inbound.errors import BrokerUnavailableError, UnreadableBatchError
-from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, TopicMeta
+from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, ReadTo, TopicMeta
+from inbound.partition.buffer import record_size
 from inbound.processors.batch import PlainRecord
-from inbound.topic_names import chooser
+from inbound.runtime.patterns import chooser
 from inbound.topic_partition import TopicPartition
 
 
@@ -63,8 +62,11 @@ class _Log:
         return next((epoch for epoch, start in reversed(self.epochs) if start <= offset), None)
 
 
+_NO_LOG = _Log()
+
+
 class ClientError(Exception):
-    """What a client raises that nobody expects; the thread that uses it goes on a second later (`inbound.driver`)."""
+    """An unexpected error of a client; the thread that uses it goes on a second later (`inbound.runtime.driver`)."""
 
 
 class DivergedError(Exception):
@@ -97,17 +99,16 @@ class FakeKafka:
         self.is_up = True
         #: Every client that was made, in order.
         self.clients: list[FakeLogClient] = []
-        #: Told of records that leave a log.
-        #: Makes of a record that is published what the log gets.
+        #: Makes of a published record the one that the log gets.
         self.stamp: Callable[[TopicPartition, PlainRecord], PlainRecord] = lambda tp, record: record
+        #: Called with records that leave a log.
         self.observers: list[Callable[[Gone], None]] = []
 
     def create_topic(self, name: str, partitions: int) -> None:
         """Make a topic, or add partitions to it."""
-        known = self._topics.get(name)
-        if known is None:
+        if name not in self._topics:
             self._created += 1
-        self._topics[name] = partitions, known[1] if known is not None else self._created
+        self._topics[name] = partitions, self._topics.get(name, (0, self._created))[1]
         for number in range(partitions):
             self._logs.setdefault(TopicPartition(name, number), _Log())
 
@@ -165,7 +166,7 @@ class FakeKafka:
         self._gone(Gone(TopicPartition(topic, partition), "retention", gone, log.end))
 
     def truncate(self, topic: str, partition: int, end: int) -> None:
-        """Lose everything from offset `end` on, as an unclean leader election does. What is published next stands there."""
+        """Lose everything from offset `end` on, as an unclean leader election does. The next record gets that offset."""
         log = self._logs[TopicPartition(topic, partition)]
         log.end = min(log.end, max(end, log.start))
         gone = [record for record in log.records if record.offset >= end]
@@ -180,27 +181,23 @@ class FakeKafka:
 
     def offsets(self, topic: str, partition: int) -> list[int]:
         """Return the offsets that hold a record, in order; none if there is no such partition."""
-        log = self._logs.get(TopicPartition(topic, partition))
-        return [record.offset for record in log.records] if log is not None else []
+        return [record.offset for record in self.records(TopicPartition(topic, partition))]
 
     def records(self, tp: TopicPartition) -> Sequence[PlainRecord]:
         """Return what a partition's log holds; nothing if there is no such partition."""
-        log = self._logs.get(tp)
-        return log.records if log is not None else ()
+        return self._logs.get(tp, _NO_LOG).records
 
     def start(self, tp: TopicPartition) -> int:
         """Return where a partition's log starts; 0 if there is no such partition."""
-        log = self._logs.get(tp)
-        return log.start if log is not None else 0
+        return self._logs.get(tp, _NO_LOG).start
 
     def end(self, tp: TopicPartition) -> int:
         """Return where a partition's log ends; 0 if there is no such partition."""
-        log = self._logs.get(tp)
-        return log.end if log is not None else 0
+        return self._logs.get(tp, _NO_LOG).end
 
     def holds(self, tp: TopicPartition, record: object) -> bool:
         """Whether a log has this very record, and no other one at its offset."""
-        return tp in self._logs and any(one is record for one in self._logs[tp].records)
+        return any(one is record for one in self.records(tp))
 
     def lose_leader(self, topic: str, partition: int) -> None:
         """Let one partition answer nothing."""
@@ -351,7 +348,7 @@ class FakeLogClient(LogClient):
             raise self._failures[verb].pop(0)
 
     def remember_topics(self, *, behind: bool = False) -> None:
-        """Go on naming the topics as they are now, until asked anew; with `behind`, also then: the broker lags."""
+        """Go on naming the topics as they are now, until `ask_topics`; with `behind`, also then: the broker lags."""
         self._remembered, self._behind = self._kafka.topics(self._id_form), behind
 
     def forget_topics(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from inbound.errors import BrokerUnavailableError
-from inbound.kafka.mirror_base import Answer, Asked, Kind, Refusal
+from inbound.mirror.plan import Answer, Asked, Kind, Refusal
 from inbound.testing.clock import ManualClock
 from inbound.topic_partition import TopicPartition
 
@@ -16,7 +16,7 @@ class FakeGroups:
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
         self.offsets: dict[str, dict[TopicPartition, int]] = {}
-        #: Each request that was made: when, for which group, and what it brought. Also those that were refused.
+        #: Each request, refused ones too: its time, its group, its offsets.
         self.requests: list[tuple[float, str, dict[TopicPartition, int]]] = []
         self.live: set[str] = set()  # groups that have members
         self.denied: set[str] = set()  # topics that we may not read
@@ -52,7 +52,7 @@ class FakeGroups:
 
 
 class FakeMirrorClient:
-    """See `inbound.kafka.mirror_base.MirrorClient`."""
+    """See `inbound.mirror.plan.MirrorClient`."""
 
     def __init__(self, groups: FakeGroups, group: str) -> None:
         self._groups = groups

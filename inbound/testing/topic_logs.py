@@ -5,7 +5,7 @@ from __future__ import annotations
 from inbound.controller.reset_offset.model import TopicLog
 from inbound.coordinators.zookeeper import Call
 from inbound.errors import BrokerUnavailableError
-from inbound.kafka.topic_logs import milliseconds
+from inbound.kafka.clients.topic_logs import milliseconds
 from inbound.testing.kafka import FakeKafka
 from inbound.topic_partition import TopicPartition
 

@@ -12,13 +12,14 @@ Time passes only in `run`, and then jumps from one due time to the next.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from inbound.channel.committer import Committer
 from inbound.channel.failure_policy import DeadLetters
-from inbound.channel.kafka_channel import InboundKafkaChannel, Outside
+from inbound.channel.kafka_channel import InboundKafkaChannel
+from inbound.channel.parts import Resources
 from inbound.config import ChannelConfig, ControllerConfig
 from inbound.controller.kafka_controller import KafkaController, Timing
 from inbound.coordinators.base import ZkCoordinator
@@ -26,40 +27,29 @@ from inbound.coordinators.dynamic import DynamicCoordinator
 from inbound.coordinators.nodes import MemberInfo, decode_offset
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.tasks import Tasks
-from inbound.driver import Part, Wakeup
+from inbound.coordinators.zookeeper import Call
 from inbound.errors import InboundError
-from inbound.kafka.mirror_base import Connect
 from inbound.ledger.memory import MemoryLedger
+from inbound.mirror.plan import Connect
 from inbound.processors.base import BatchEventProcessor, TopicWriter, no_topics
-from inbound.processors.batch import Batch, BatchResponse, Record
+from inbound.processors.batch import Batch, BatchResponse
 from inbound.processors.spans import NO_TRACING, Tracing
-from inbound.testing.clock import ManualClock
-from inbound.testing.event_loop import FakeLoop
+from inbound.runtime.driver import Part, Wakeup
+from inbound.testing.clock import FakeLoop, ManualClock
 from inbound.testing.kafka import FakeKafka, FakeLogClient
 from inbound.testing.mirror import FakeGroups
-from inbound.testing.zookeeper import NOBODY, FakeEnsemble, FakeZooKeeper, Who
+from inbound.testing.zookeeper import ANONYMOUS, FakeEnsemble, FakeZooKeeper, Who
 from inbound.topic_partition import TopicPartition
 
 GROUP = "group"
 
-#: Work takes time, so a part that wants to go on at once gets its next turn so much later; and nobody, not even the
-#: servers' own clocks, is left alone for longer. Seconds.
+#: A part that wants to go on at once gets its next turn the first later, as work takes time; no part, and no server's clock,
+#: waits longer than the second. Seconds.
 SHORTEST, LONGEST = 0.01, 0.1
 
 
-@dataclass
-class Seen:
-    """One record as a processor was handed it."""
-
-    consumer: str
-    tp: TopicPartition
-    offset: int
-    epoch: int
-    at: float  # virtual time
-
-
 class Recording(BatchEventProcessor):
-    """Notes every record and callback, and answers what it is told to (by default: advance)."""
+    """Notes every record and callback, and answers as configured (by default: advance)."""
 
     def __init__(self, answer: Callable[[Batch], object] | None = None) -> None:
         self.answer = answer
@@ -110,8 +100,27 @@ class Consumer:
 
     @property
     def on_truncation(self) -> str:
-        """What it does about logs that are cut below the commit."""
+        """Its setting for logs that are cut below the commit."""
         return self.channel.parts.settings.now.on_truncation
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it is leaving its group."""
+        return self.channel.stopping
+
+    def finish_mirror(self) -> None:
+        """Have its mirror send the last offsets soon."""
+        self.channel.finish_mirror()
+
+    def spawn(self, work: Coroutine[Call[Any], Any, Any], name: str) -> None:
+        """Run a coroutine on the controller's thread."""
+        self.tasks.spawn(work, name)
+
+    def leave(self) -> Call[None]:
+        """Begin to leave the group."""
+        self.channel.stop()
+        self.controller.close()
+        return self.tasks.spawn(self.channel.leave_group(), "leave")
 
 
 class World:
@@ -121,7 +130,7 @@ class World:
         self.clock = ManualClock()
         self.ensemble = FakeEnsemble(self.clock, seed)
         self.kafka = FakeKafka()
-        self.groups = FakeGroups(self.clock)  # what offsets are mirrored to
+        self.groups = FakeGroups(self.clock)  # the Kafka groups that offsets are mirrored to
         self.consumers: dict[str, Consumer] = {}
         self.group = GROUP
         self.paths = GroupPaths(GROUP)
@@ -145,13 +154,13 @@ class World:
         connect_mirror: Connect | None = None,
         owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False,
         degrade: bool = False,
-        who: Who = NOBODY,
+        who: Who = ANONYMOUS,
         leads: bool = False,
         **settings: Any,
     ) -> Consumer:
         """Start a consumer process. `settings` are fields of ChannelConfig; it logs in to ZooKeeper as `who`.
 
-        With `leads` its workers poll, as in production; else its reader is stepped by itself, so that a test says when.
+        With `leads` its workers poll, as in production; else its reader is a part of its own, so that a test says when.
 
         `name` is the process's own, for the verbs here; its consumer id is the same unless `consumer_id` is given.
         `options` are the processor's, as a configuration has them. Raises pydantic's ValidationError if its `Options`
@@ -180,7 +189,7 @@ class World:
             host="host", pid=1, started="2026-01-01T00:00:00Z", topics=config.topics,
             coordinator=coordinator.registration(),
         )  # fmt: skip
-        outside = Outside(
+        resources = Resources(
             clock=self.clock,
             controller=controller,
             wake_controller=wakeup.set,
@@ -196,7 +205,7 @@ class World:
             tracing=self.tracing,
         )
         channel = InboundKafkaChannel(
-            "orders", config, consumer_id or name, processor, coordinator, member, filled, outside
+            "orders", config, consumer_id or name, processor, coordinator, member, filled, resources
         )
         consumer = Consumer(name, zk, tasks, controller, channel, processor, ledger, consumer_id or name)
         parts, polling = channel.parts, Wakeup()
@@ -223,11 +232,9 @@ class World:
         return consumer
 
     def leave(self, name: str, *, within: float = 30.0) -> None:
-        """Stop a consumer in good order."""
+        """Stop a consumer gracefully."""
         consumer = self.consumers[name]
-        consumer.channel.parts.service.stopping.set()
-        consumer.controller.close()
-        call = consumer.tasks.spawn(consumer.channel.membership.leave_group(), "leave")
+        call = consumer.leave()
         self.run_until(lambda: call.done, within=within)
         mirror = consumer.channel.parts.mirror
         mirror.finish()
@@ -237,7 +244,7 @@ class World:
         consumer.zk.close()
 
     def kill(self, name: str) -> None:
-        """SIGKILL: nothing more is said to anybody; the session lives on until it expires."""
+        """SIGKILL: no goodbye; the session lives on until it expires."""
         self.consumers[name].dead = True
         self.ensemble.freeze(name)
 
@@ -254,7 +261,7 @@ class World:
     # -- time --------------------------------------------------------------------------------------------------------
 
     def run(self, seconds: float) -> None:
-        """Let virtual time pass, everybody doing what is due."""
+        """Let virtual time pass, and every part do what is due."""
         self.run_until(lambda: False, within=seconds, complain=False)
 
     def run_until(self, condition: Callable[[], bool], *, within: float, complain: bool = True) -> None:
@@ -312,8 +319,3 @@ class World:
     def fatal(self, name: str) -> InboundError | None:
         """Return what a consumer must stop for."""
         return self.consumers[name].controller.fatal
-
-
-def offsets(records: list[Record]) -> list[int]:
-    """Return the offsets of records."""
-    return [record.offset for record in records]

@@ -1,6 +1,6 @@
 """A ZooKeeper ensemble in memory, and clients of it, with verbs for everything that goes wrong with the real one.
 
-Deterministic and without threads. What is on its way stays there until somebody delivers it:
+Deterministic and without threads. A request or answer stays in flight until a test delivers it:
 
     ensemble.deliver()                   everything, clients in a random order (by the seed)
     ensemble.step(ensemble.pending[n])   one thing: a scheduler picks from what may happen next
@@ -19,13 +19,13 @@ from typing import NamedTuple
 from inbound.clock import Clock
 from inbound.coordinators.zookeeper import Session
 from inbound.testing.zookeeper_client import FakeZooKeeper
-from inbound.testing.zookeeper_tree import NOBODY, Commit, Tree, Who
+from inbound.testing.zookeeper_tree import ANONYMOUS, Commit, Tree, Who
 
-__all__ = ["NOBODY", "Delivery", "FakeEnsemble", "FakeZooKeeper", "Who"]
+__all__ = ["ANONYMOUS", "Arrival", "FakeEnsemble", "FakeZooKeeper", "Who"]
 
 
-class Delivery(NamedTuple):
-    """One thing that may happen next."""
+class Arrival(NamedTuple):
+    """One thing that may happen next between a client and its server."""
 
     client: str
     #: execute: its oldest request reaches the servers; answer: its oldest answer arrives; watch: its oldest watch
@@ -45,8 +45,7 @@ class FakeEnsemble:
 
     def __init__(self, clock: Clock, seed: int = 0) -> None:
         self.clock = clock
-        self.tree = Tree()
-        self.tree.on_commit = self._committed
+        self.tree = Tree(self._committed)
         self.is_up = True
         #: A larger request breaks its connection (jute.maxbuffer). Bytes.
         self.largest_request = 1024 * 1024
@@ -62,8 +61,8 @@ class FakeEnsemble:
         self._clients: dict[str, FakeZooKeeper] = {}
         self._delivering = False
 
-    def client(self, name: str, session_timeout: float, who: Who = NOBODY) -> FakeZooKeeper:
-        """Return a new client, connected if the ensemble is up. It may have the name of one that is gone.
+    def client(self, name: str, session_timeout: float, who: Who = ANONYMOUS) -> FakeZooKeeper:
+        """Return a new client, connected if the ensemble is up. It may reuse the name of a dead one.
 
         `who` says as whom it logs in, and who may use the nodes that it makes.
         """
@@ -81,11 +80,11 @@ class FakeEnsemble:
     # -- what happens next -------------------------------------------------------------------------------------------
 
     @property
-    def pending(self) -> list[Delivery]:
+    def pending(self) -> list[Arrival]:
         """What may happen next, in any order: each connection delivers its own things in theirs."""
-        return [Delivery(client.name, kind) for client in self._clients.values() for kind in client.kinds()]
+        return [Arrival(client.name, kind) for client in self._clients.values() for kind in client.kinds()]
 
-    def step(self, delivery: Delivery) -> None:
+    def step(self, delivery: Arrival) -> None:
         """Let one of `pending` happen."""
         self._clients[delivery.client].step(delivery.kind)
 
@@ -107,7 +106,7 @@ class FakeEnsemble:
         return count
 
     def deliver_all(self) -> None:
-        """Deliver until nothing is on its way any more."""
+        """Deliver until nothing is in flight."""
         if not self._delivering:
             self._delivering = True
             try:
@@ -153,7 +152,7 @@ class FakeEnsemble:
             self.end(session.id)
 
     def disconnect(self, name: str, *, executed: int = 0, late: bool = False) -> None:
-        """Break a client's connection. It cannot know what became of the requests that were on their way.
+        """Break a client's connection. It cannot know what became of its requests in flight.
 
         The first `executed` of them are executed. The others are gone; with `late` they still reach the servers, and
         each may be executed as long as the session lives, also after later ones that it sent over a new connection
@@ -198,12 +197,12 @@ class FakeEnsemble:
     def freeze(self, name: str) -> None:
         """Stop the client's process: it neither pings nor notices anything, until `thaw`.
 
-        What it had sent reaches the servers all the same.
+        Requests that it had sent still reach the servers.
         """
         self._clients[name].frozen = True
 
     def thaw(self, name: str) -> None:
-        """Let the client's process go on. What happened meanwhile it notices at the next `tick`, not before."""
+        """Let the client's process go on. At the next `tick` it notices what happened to its session."""
         self._clients[name].frozen = False
 
     def lag(self, name: str) -> None:
@@ -211,18 +210,17 @@ class FakeEnsemble:
 
         The client's own writes pull it up to the leader: a client always sees them.
         """
-        self._clients[name].lagging = True
+        if (wire := self._clients[name].wire) is not None:
+            wire.lagging = True
 
     def catch_up(self, name: str, count: int | None = None) -> None:
         """Let the client's server take over the next `count` transactions; None: all, and it lags no more."""
-        client = self._clients[name]
-        if count is None:
-            client.lagging = False
-        elif client.wire is not None:
-            client.wire.catch_up(count)
+        if (wire := self._clients[name].wire) is not None:
+            wire.lagging = wire.lagging and count is not None
+            wire.catch_up(count)
 
     def down(self) -> None:
-        """Take the whole ensemble away. Sessions do not expire while nobody counts."""
+        """Take the whole ensemble away. Sessions do not expire while no server counts."""
         self.is_up = False
         for client in self._clients.values():
             client.break_connection()

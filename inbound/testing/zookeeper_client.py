@@ -1,10 +1,11 @@
-"""One client of the fake ensemble: `inbound.testing.zookeeper` says how its requests are executed."""
+"""One client of the fake ensemble, and its connection; `inbound.testing.zookeeper` executes the requests."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from inbound.coordinators.zookeeper import (
     Call,
@@ -17,13 +18,148 @@ from inbound.coordinators.zookeeper import (
     Stat,
     ZooKeeper,
     ambiguous,
+    loosely,
     unavailable,
 )
-from inbound.testing.zookeeper_tree import NOBODY, Who
-from inbound.testing.zookeeper_wire import Request, Wire
+from inbound.errors import InboundError
+from inbound.testing.zookeeper_tree import ANONYMOUS, Commit, Snapshot, WatchKey, Who
 
 if TYPE_CHECKING:
     from inbound.testing.zookeeper import FakeEnsemble
+
+
+@dataclass(eq=False)
+class WireRequest:
+    """A request; executed by the server that it reaches."""
+
+    call: Call[Any]
+    execute: Callable[[Wire], Any]
+    sent_at: float
+    size: int = 0  # bytes of paths and data
+
+
+class _WireAnswer(NamedTuple):
+    number: int  # the place in what the server has sent over this connection
+    request: WireRequest
+    result: Any
+    error: InboundError | None
+
+
+class _WireEvent(NamedTuple):
+    number: int
+    watch: Callable[[], None]
+
+
+class Wire:
+    """First in, first out, both ways. Only firing a watch may take longer than an answer that came after it.
+
+    The server may be behind the leader (`lagging`): it shows an older tree until it catches up, but never an older one
+    than it has shown before, and a client sees its own writes.
+    """
+
+    def __init__(self, session: Session, view: Snapshot) -> None:
+        self.session = session
+        self.requests: deque[WireRequest] = deque()
+        #: Executed, but the answer is lost.
+        self.unanswered: list[WireRequest] = []
+        self.view = view
+        self.lagging = False
+        #: The connection is gone; its client may not have noticed.
+        self.broken = False
+        self._behind: deque[Commit] = deque()
+        self._watches: dict[WatchKey, dict[Callable[[], None], Who]] = {}
+        self._answers: deque[_WireAnswer] = deque()
+        self._events: deque[_WireEvent] = deque()
+        self._sent = 0
+
+    # -- the server's side -------------------------------------------------------------------------------------------
+
+    def read(self, path: str, watch: Callable[[], None] | None, who: Who = ANONYMOUS) -> Any:
+        if watch is not None:
+            self._watches.setdefault(("data", path), {})[loosely(watch)] = who
+        return self.view.get(path, who)
+
+    def names(self, path: str, watch: Callable[[], None] | None, who: Who = ANONYMOUS) -> Any:
+        names = self.view.children(path, who)
+        if watch is not None and names is not None:
+            self._watches.setdefault(("children", path), {})[loosely(watch)] = who
+        return names
+
+    def execute(self, request: WireRequest, *, answer: bool = True) -> None:
+        """Do what a request asks for, and send the answer, or lose it."""
+        result, error = None, None
+        try:
+            result = request.execute(self)
+        except InboundError as refused:
+            error = refused
+        if answer:
+            self._sent += 1
+            self._answers.append(_WireAnswer(self._sent, request, result, error))
+        else:
+            self.unanswered.append(request)
+
+    def committed(self, commit: Commit) -> None:
+        """Follow a transaction of the leader."""
+        self._behind.append(commit)
+        if not self.lagging:
+            self.catch_up()
+
+    def catch_up(self, count: int | None = None) -> None:
+        """Take over the next `count` transactions (None: all), and send the events of watches they set off.
+
+        A watch on a node that its client may not read is gone then, and nothing is sent (as by ZooKeeper 3.9.2 and later).
+        """
+        for _ in range(len(self._behind) if count is None else min(count, len(self._behind))):
+            commit = self._behind.popleft()
+            before, self.view = self.view, commit.after
+            for key in commit.changed:
+                for watch, who in self._watches.pop(key, {}).items():
+                    if self.view.may_read(key[1], who) and before.may_read(key[1], who):
+                        self._sent += 1
+                        self._events.append(_WireEvent(self._sent, watch))
+
+    def successor(self, session: Session) -> Wire:
+        """Return the connection that follows this one, to a server that is as far behind."""
+        wire = Wire(session, self.view)
+        wire.lagging = self.lagging
+        wire._behind.extend(self._behind)
+        if not wire.lagging:
+            wire.catch_up()
+        return wire
+
+    @property
+    def watches(self) -> dict[WatchKey, int]:
+        """How many callbacks stand for each node and list."""
+        return {key: len(callbacks) for key, callbacks in self._watches.items()}
+
+    # -- the client's side -------------------------------------------------------------------------------------------
+
+    @property
+    def answers(self) -> int:
+        """How many answers are in flight."""
+        return len(self._answers)
+
+    @property
+    def events(self) -> int:
+        """How many watches are in flight."""
+        return len(self._events)
+
+    @property
+    def has_event(self) -> bool:
+        """Whether a watch may fire now: not before what the server had sent earlier has arrived."""
+        return bool(self._events) and not (self._answers and self._answers[0].number < self._events[0].number)
+
+    def take_answer(self) -> _WireAnswer:
+        return self._answers.popleft()
+
+    def fire(self) -> None:
+        """Let the oldest watch fire."""
+        self._events.popleft().watch()
+
+    def lost(self) -> list[WireRequest]:
+        """Return, in order, every request without an answer; there will be none."""
+        return [*(answer.request for answer in self._answers), *self.unanswered, *self.requests]
+
 
 #: How long a client takes to find out that its connection is gone and to come back, in seconds of the clock.
 RECONNECT_DELAY = 0.1
@@ -32,7 +168,7 @@ RECONNECT_DELAY = 0.1
 class FakeZooKeeper(ZooKeeper):
     """One client; `FakeEnsemble.client` makes it."""
 
-    def __init__(self, ensemble: FakeEnsemble, name: str, session_timeout: float, who: Who = NOBODY) -> None:
+    def __init__(self, ensemble: FakeEnsemble, name: str, session_timeout: float, who: Who = ANONYMOUS) -> None:
         super().__init__(ensemble.clock, session_timeout / 2)
         self.where = "ZooKeeper (fake)"
         self.name = name
@@ -53,7 +189,7 @@ class FakeZooKeeper(ZooKeeper):
         self._connection: Connection | None = None
         self._generation = 0
         self._dropped_at = float("-inf")
-        self._late: deque[Request] = deque()
+        self._late: deque[WireRequest] = deque()
 
     @property
     def connection(self) -> Connection | None:
@@ -63,18 +199,6 @@ class FakeZooKeeper(ZooKeeper):
     def reachable(self) -> bool:
         """Whether a ping of it arrives."""
         return self._connected and not self.frozen
-
-    @property
-    def lagging(self) -> bool:
-        """Whether its server is behind the leader."""
-        return self.wire is not None and self.wire.lagging
-
-    @lagging.setter
-    def lagging(self, lagging: bool) -> None:
-        if self.wire is not None:
-            self.wire.lagging = lagging
-            if not lagging:
-                self.wire.catch_up()
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -116,7 +240,7 @@ class FakeZooKeeper(ZooKeeper):
             self.requests += 1
             call.sent_in = self._connection.session.id
             # One that is broken without our knowledge takes it all the same.
-            self.wire.requests.append(Request(call, execute, self.clock.now(), size))
+            self.wire.requests.append(WireRequest(call, execute, self.clock.now(), size))
             if self._ensemble.auto:
                 self._ensemble.deliver_all()
         return call
@@ -128,7 +252,7 @@ class FakeZooKeeper(ZooKeeper):
         return self.wire is not None and not self.wire.broken
 
     def kinds(self) -> list[str]:
-        """Return what may happen to this client next; see `Delivery`."""
+        """Return what may happen to this client next; see `Arrival`."""
         wire, kinds = self.wire, []
         if self._late and self.session is not None and self._ensemble.is_up and self._ensemble.alive(self.session.id):
             kinds.append("late")
@@ -143,7 +267,7 @@ class FakeZooKeeper(ZooKeeper):
         return kinds
 
     def waiting(self, kind: str) -> int:
-        """Return how many requests, or watches, are on their way."""
+        """Return how many requests, or watches, are in flight."""
         if self.wire is None:
             return 0
         return self.wire.events if kind == "watch" else max(len(self.wire.requests), self.wire.answers)
@@ -156,11 +280,11 @@ class FakeZooKeeper(ZooKeeper):
             old = Wire(self.session, self._ensemble.tree.now())
             old.execute(self._late.popleft(), answer=False)
         elif wire is None:
-            raise RuntimeError(f"{self.name}: nothing is on its way")
+            raise RuntimeError(f"{self.name}: nothing is in flight")
         elif kind == "execute":
             self._execute(wire)
         elif kind == "answer":
-            request, result, error = wire.take_answer()
+            _, request, result, error = wire.take_answer()
             self.heard(wire.session, request.sent_at)
             if error is not None:
                 request.call.fail(error)
@@ -242,7 +366,7 @@ class FakeZooKeeper(ZooKeeper):
         self.on_change()
 
     def _notice(self) -> None:
-        """Find out that the connection is gone: whatever is not answered yet never will be; its watches are gone."""
+        """Find out that the connection is gone: no open request will be answered, and no watch will fire."""
         if self._connection is None:
             return
         self._connection = None

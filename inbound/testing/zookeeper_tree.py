@@ -14,13 +14,13 @@ WatchKey = tuple[str, str]
 
 
 class Who(NamedTuple):
-    """Who asks, and who may use what he makes: everybody, he alone, or he while others may read."""
+    """A client's user, and who may use the nodes it creates: all, its user alone, or its user while others may read."""
 
-    user: str | None = None  # None: nobody in particular
+    user: str | None = None  # None: not authenticated
     acl: Literal["open", "creator", "readable"] = "open"
 
 
-NOBODY = Who()
+ANONYMOUS = Who()
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class _Stored:
     owner: int
     czxid: int
     mzxid: int
-    made_by: Who = NOBODY
+    made_by: Who = ANONYMOUS
 
     def allows(self, who: Who, *, reading: bool) -> bool:
         made_by = self.made_by
@@ -83,10 +83,10 @@ class Tree:
     `on_commit` is called with every transaction that was done.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_commit: Callable[[Commit], None] = lambda commit: None) -> None:
         self.nodes: dict[str, _Stored] = {"/": _Stored(b"", 0, 0, 0, 0)}
         self.zxid = 0
-        self.on_commit: Callable[[Commit], None] = lambda commit: None
+        self._on_commit = on_commit
         #: Nodes that are not made or written, and why: a quota, say.
         self.refused: dict[str, str] = {}
         self._names: dict[str, frozenset[str]] = {"/": frozenset()}
@@ -102,15 +102,15 @@ class Tree:
         return self.now().children(path)
 
     def transaction(
-        self, ops: Sequence[Op], session: int, *, expired: bool = False, who: Who = NOBODY
+        self, ops: Sequence[Op], session: int, *, expired: bool = False, who: Who = ANONYMOUS
     ) -> list[Stat | None]:
-        """Do all or nothing. What has expired goes whoever made it; a hand in the nodes (session 0) may do all.
+        """Do all or nothing. Access rights bind neither the end of a session nor an operator (session 0).
 
         Raises:
             RefusedError: with the first operation that could not be done.
             ZkNodeError: the node is one of `refused`; ZkDeniedError: a node's access rights are against it.
         """
-        work = _Work(
+        work = _TriedTransaction(
             dict(self.nodes), dict(self._names), self.zxid + 1, session, None if expired or not session else who
         )
         for index, op in enumerate(ops):
@@ -123,14 +123,14 @@ class Tree:
             if op.path in self.refused and isinstance(op, (Create, SetData)):
                 raise ZkNodeError(f"ZooKeeper (fake): {op.path}: {self.refused[op.path]}", op.path, index)
         self.nodes, self._names, self.zxid = work.nodes, work.names, work.zxid
-        self.on_commit(Commit(self.now(), tuple(dict.fromkeys(work.changed)), session, expired))
+        self._on_commit(Commit(self.now(), tuple(dict.fromkeys(work.changed)), session, expired))
         return work.stats
 
     def give(self, path: str, who: Who) -> None:
         """Set a node's access rights: as if `who` had made it."""
         self.nodes = {**self.nodes, path: replace(self.nodes[path], made_by=who)}
         self.zxid += 1
-        self.on_commit(Commit(self.now(), (), 0))
+        self._on_commit(Commit(self.now(), (), 0))
 
     def remove_ephemerals(self, session: int) -> None:
         """Delete the nodes of a session that has ended."""
@@ -139,7 +139,7 @@ class Tree:
             self.transaction([Delete(path) for path in gone], session, expired=True)
 
 
-class _Work:
+class _TriedTransaction:
     """A transaction while it is being tried, on copies."""
 
     def __init__(
@@ -185,7 +185,7 @@ class _Work:
         if self.nodes[parent].owner:
             return "NoChildrenForEphemerals"
         owner = self.session if op.ephemeral else 0
-        self.nodes[op.path] = _Stored(op.data, 0, owner, self.zxid, self.zxid, self.who or NOBODY)
+        self.nodes[op.path] = _Stored(op.data, 0, owner, self.zxid, self.zxid, self.who or ANONYMOUS)
         self.names[op.path] = frozenset()
         self.names[parent] |= {name}
         self.changed += [("data", op.path), ("children", parent)]

@@ -95,7 +95,7 @@ def sweep(client: Any, *, everything: bool) -> None:
 
 
 def remove(one: Any) -> None:
-    """Remove a container, whatever it does, or a network, whoever is in it."""
+    """Remove a container that may still run, or a network that may have members."""
     with suppress(NotFound):
         if hasattr(one, "kill"):
             one.remove(force=True, v=True)
@@ -120,7 +120,7 @@ def _began(pid: int) -> str:
         except ProcessLookupError:
             return ""
         except PermissionError:
-            pass  # somebody else's: it exists
+            pass  # made by another process: it exists
         return "?"
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]

@@ -15,13 +15,12 @@ from typing import Any
 from docker.errors import APIError, ImageNotFound
 from packaging.tags import parse_tag, sys_tags
 
-from inbound.cli.places import jar_cache, java_command
-from inbound.embedded.jars import Jars, fetch_jars
-from inbound.embedded.java import check_java
-from inbound.spark.wheel import make_wheel
+from inbound.cli.shared.files import jar_cache, java_command
+from inbound.embedded.jars import Jars, check_java, fetch_jars
+from inbound.spark.session import make_wheel
 from integration.docker.engine import CONTENT, NAME
 from integration.docker.rootfs import RootFs, with_java, with_python
-from integration.installing import closure
+from integration.repository.installing import closure
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What inbound's wheel is made of.
@@ -93,7 +92,7 @@ def _forget_others(client: Any, name: str, tag: str) -> None:
     """Remove the images of this name that were made of something else, and what a build's first stages have left."""
     for image in client.images.list(filters={"label": f"{NAME}={name}"}):
         if tag not in image.tags:
-            with suppress(APIError):  # somebody has a container of it
+            with suppress(APIError):  # a container uses it
                 client.images.remove(image.tags[0] if image.tags else image.id)
 
 
@@ -118,7 +117,7 @@ def _replica(client: Any, folder: Path, base: str) -> str:
     shutil.copy(make_wheel(built), wheelhouse)
     for one in needed:
         _packed(one, wheelhouse)
-    # Without a network: whatever is not among the wheels fails the build.
+    # Without a network: a requirement that is not among the wheels fails the build.
     client.images.build(
         path=str(context), dockerfile="deploy/Dockerfile", tag=tag, buildargs={"BASE": base, "EXTRAS": ",".join(EXTRAS)},
         network_mode="none", rm=True, forcerm=True, labels={CONTENT: key, NAME: "replica"},

@@ -175,7 +175,7 @@ class Replicas(Books):
                 user=self.site.user(), labels=labels(), network=self.site.networks["zookeeper"].name, extra_hosts=hosts,
                 environment={
                     "INBOUND__CHANNELS__ORDERS__PROCESSOR__OPTIONS__NAME": name,
-                    "XDG_STATE_HOME": str(self.folder),  # whoever it runs as may write there
+                    "XDG_STATE_HOME": str(self.folder),  # its user may write there
                 },
                 volumes={str(self.folder): {"bind": str(self.folder), "mode": "rw"}},
             )  # fmt: skip
@@ -218,7 +218,7 @@ class Replicas(Books):
         )
 
     def repeated_beyond(self, allowed: dict[int, set[int]]) -> dict[int, set[int]]:
-        """Return the offsets that were handed out more than once although they are not among these."""
+        """Return the offsets that were delivered more than once although they are not among these."""
         repeated = self.account().repeated.items()
         return {p: beyond for p, offsets in repeated if (beyond := set(offsets) - allowed.get(p, set()))}
 

@@ -1,6 +1,6 @@
 """File systems of images, made of this machine's own files: no registry is asked, and nothing is fetched.
 
-Whatever stands in an image stands under the name that it has here, so that a command line that works here works there.
+Files of an image have the names that they have here, so that a command line that works here works there.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def with_java(java: str, folders: Iterable[Path]) -> tuple[RootFs, str]:
 
 def _of_python(path: str) -> bool:
     parts = Path(path).parts
-    # A `__pycache__` is kept: who may not write there would compile the library anew at each start.
+    # A `__pycache__` is kept: a user that may not write there would compile the library at each start.
     return not any(part in _NOT_PYTHON for part in parts) and not parts[0].startswith("config-") and not _left_out(path)
 
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
+from inbound.embedded.cluster import free_ports
 from inbound.embedded.kafka import (
     KafkaPorts,
     KafkaServer,
@@ -17,7 +18,6 @@ from inbound.embedded.kafka import (
     render_properties,
     server_properties,
 )
-from inbound.embedded.ports import free_ports
 from inbound.embedded.zookeeper import ZooKeeperPorts, ZooKeeperServer, zookeeper_mode
 from integration.docker.engine import labels, remove, unique
 from integration.docker.images import Images

@@ -20,7 +20,7 @@ pytestmark = [
 
 
 def test_three_replicas_share_the_partitions_and_read_everything(replicas: MakeReplicas) -> None:
-    """Each owns two of six partitions, and every record is handed out once; the image says that all is well."""
+    """Each owns two of six partitions, and every record is delivered once; the image says that all is healthy."""
     s = replicas()
     three = s.start(3)
     s.wait_shared(three)
@@ -52,7 +52,7 @@ def test_a_killed_replica_is_replaced_and_takes_its_share_when_it_is_started_aga
     assert (s.account().lost, s.repeated_beyond(in_hand)) == ({}, {}), in_hand
 
 
-def test_a_stopped_replica_ends_in_its_grace_and_hands_over_without_a_repeat(replicas: MakeReplicas) -> None:
+def test_a_stopped_replica_ends_in_its_grace_and_releases_without_a_repeat(replicas: MakeReplicas) -> None:
     """The stop of the engine is a SIGTERM: batches end, commits land, partitions are released; no kill follows."""
     s = replicas(session=30.0, seconds_per_record=0.005)
     leaver, *others = s.start(3)

@@ -1,4 +1,4 @@
-"""A processor that writes down every record that it is handed, by itself: what the tests judge inbound by.
+"""A processor that writes down every delivered record on its own: the tests judge inbound by that.
 
 One file per process, or per name, plain writes, so that a SIGKILL loses nothing that was written:
 `B partition first next` when a batch begins, `R partition offset` for each record, `E partition first next` at its end.

@@ -8,7 +8,7 @@ from integration.plugins.recorder import Options, Recorder
 
 
 class RecordingSink(BatchEventSink):
-    """One line per record; each is written by itself if it takes time: a kill in between leaves the rest of the batch out."""
+    """One line per record; each is written alone if it takes time: a kill in between leaves the rest of the batch out."""
 
     Options = Options
 

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from inbound.cli.places import jar_cache
+from inbound.cli.shared.files import jar_cache
 from inbound.embedded import EmbeddedCluster
 from integration.reloading.campaign import play
 

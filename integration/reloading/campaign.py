@@ -27,7 +27,7 @@ class Figures:
     refused: int
     rolled_back: int
     reload_lost: int  # offsets that nobody was handed
-    reload_repeats: int  # offsets that were handed out twice
+    reload_repeats: int  # offsets that were delivered twice
     bad_edits_accepted: int
     untouched_pause_batches: int  # that the channel missed which no edit touched, at the worst moment
     threads: tuple[int, int]  # after a tenth of the edits, and at the end, with the same configuration

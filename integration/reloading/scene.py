@@ -19,14 +19,14 @@ import kafka
 from kafka.admin import KafkaAdminClient, NewTopic
 from kazoo.client import KazooClient
 
-from inbound.cli.files import ConfigFiles
+from inbound.admin.client import fetch_status
+from inbound.cli.shared.files import ConfigFiles
 from inbound.embedded import EmbeddedCluster
 from inbound.errors import InboundError
-from inbound.http.client import fetch_status
-from inbound.reconfiguration import SETTLE
+from inbound.process.reload.reconfiguration import SETTLE
 from integration.harness import PLUGINS
 from integration.heartbeat import Heartbeat
-from integration.mounted import mount
+from integration.kubernetes.mounted import mount
 from integration.reloading.edits import APPLIED, REFUSED, ROLLED_BACK, Edit, Tree, text_of
 from tests.waiting import until
 
@@ -50,7 +50,7 @@ class Mount:
         mount(self._folder, {self._name: text})
 
     def overwrite(self, text: bytes, pieces: int, rng: random.Random) -> float:
-        """Write into the file, in so many pieces: whoever reads between them sees a half.
+        """Write into the file, in so many pieces: a reader between them sees a half.
 
         Returns the longest pause between two of them, in seconds.
         """
@@ -273,7 +273,7 @@ class ReloadScene:
     def latest(self, name: str, skip: int = 0) -> float:
         """Return how long after its publishing a record was handed to a channel at the most, without the first ones.
 
-        What the machine itself stood still in so much time is not counted.
+        The time that the machine itself was frozen is not counted.
         """
         late = [late for _, _, late, offsets in self.notes(name) if offsets[0] >= skip]
         latest = max(late, default=0.0)
@@ -287,13 +287,13 @@ class ReloadScene:
         return int(found["Threads"]), int(found["VmRSS"].split()[0])
 
     def stop(self) -> int:
-        """Stop the consumer in good order. Returns its exit code."""
+        """Stop the consumer gracefully. Returns its exit code."""
         assert self.process is not None
         self.process.terminate()
         return self.process.wait(timeout=60)
 
     def close(self) -> None:
-        """End whatever still runs."""
+        """End all that still runs."""
         self._stop_load.set()
         if self.process is not None and self.process.poll() is None:
             self.process.kill()

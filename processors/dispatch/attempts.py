@@ -1,6 +1,6 @@
-"""What all steps of a job share: requests and their answers, waiting for the next attempt, and the end.
+"""What all steps of a job share: requests, verdicts, backoff, the end.
 
-Everything here runs on the thread of one event loop.
+Everything here runs on the thread of one event loop, but for what is pure.
 """
 
 from __future__ import annotations
@@ -8,27 +8,121 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from enum import Enum
 from functools import partial
 
 from inbound.config.units import format_duration
-from inbound.daemon_threads import DaemonThreads
 from inbound.errors import TransientError
 from inbound.processors.base import TopicWriter
-from inbound.processors.cloudevents_bridge import RecordParts
-from inbound.processors.dispatch.counters import Counters
-from inbound.processors.dispatch.encoding import Encoding, HttpParts
-from inbound.processors.dispatch.jobs import Claim, Job, Step
-from inbound.processors.dispatch.limited_log import LimitedLog
-from inbound.processors.dispatch.limits import Limits
-from inbound.processors.dispatch.options import DispatchOptions
-from inbound.processors.dispatch.retry import wait_before
-from inbound.processors.dispatch.targets import Targets
-from inbound.processors.dispatch.traces import Traces
-from inbound.processors.dispatch.transport import Answer, Target, Transport
+from inbound.processors.cloudevents_bridge import HttpParts, RecordParts
+from inbound.processors.dispatch.counters import DispatchCounters
+from inbound.processors.dispatch.encoding import Encoding
+from inbound.processors.dispatch.jobs import Job, JobStep, PartitionClaim, Traces
+from inbound.processors.dispatch.limits import RequestLimits
+from inbound.processors.dispatch.options import DeliverySpec, DispatchOptions
+from inbound.processors.dispatch.transport import Answer, Target, Targets, Transport
 from inbound.processors.dispatch.window import offsets
+from inbound.runtime.driver import DaemonThreads
+from inbound.runtime.repeated import Repeats
 
-#: Records that one subscription writes to topics at a time. Its own threads: the loop is shared, and a topic that takes nothing
-#: must not keep those of other subscriptions from theirs.
+#: Statuses that may change at the next attempt, besides 5xx; Knative's list, with 425.
+PASSING = frozenset({404, 408, 409, 425, 429})
+#: Statuses that no single event of a request causes: the subscriber, or a proxy before it, is busy.
+BUSY = frozenset({404, 408, 425, 429, 502, 503, 504})
+#: The longest wait of any policy, and where attempts have no end. Seconds.
+LONGEST_WAIT, LONGEST_ENDLESS_WAIT = 60.0, 5.0
+#: A subscriber can ask for no more than that, where `retryAfterMax` is not given. Seconds.
+LONGEST_RETRY_AFTER = 300.0
+#: Whose Retry-After counts where `retryAfterMax` is given; Knative's list.
+BOUNDED = frozenset({429, 503})
+
+
+class AnswerVerdict(Enum):
+    """What an answer means for the events of a request."""
+
+    TAKEN = "taken"
+    AGAIN = "again"  # the same another time
+    PARTS = "parts"  # another time, in halves: one of the events may be the cause
+    REFUSED = "refused"  # never as it is
+
+
+def judge(answer: Answer, events: int) -> AnswerVerdict:
+    """Return what `answer` means for a request of so many events."""
+    status = answer.status
+    if 200 <= status < 300 and answer.problem is None:
+        return AnswerVerdict.TAKEN
+    if answer.problem is not None or status in BUSY:
+        return AnswerVerdict.AGAIN
+    if status >= 500 or status in PASSING:
+        return AnswerVerdict.AGAIN if events == 1 else AnswerVerdict.PARTS
+    return AnswerVerdict.REFUSED if events == 1 else AnswerVerdict.PARTS
+
+
+def is_refusal(answer: Answer) -> bool:
+    """Whether the same request would be refused again."""
+    return answer.problem is None and answer.status < 500 and answer.status not in PASSING
+
+
+def wait_before(attempt: int, spec: DeliverySpec, answer: Answer, *, endless: bool) -> float:
+    """Return the seconds before an event is sent again after `attempt` failures (1 or more).
+
+    Linear is `backoffDelay` times the number of failures, exponential doubles it with each; what the receiver asks for in
+    its last `answer` counts if it is longer. `endless`: there is no last attempt, so it should not grow far.
+    """
+    factor = attempt if spec.backoffPolicy == "linear" else 2 ** min(attempt - 1, 30)
+    wait = min(spec.backoffDelay * factor, max(LONGEST_ENDLESS_WAIT if endless else LONGEST_WAIT, spec.backoffDelay))
+    return max(wait, asked_for(answer, spec))
+
+
+def asked_for(answer: Answer, spec: DeliverySpec) -> float:
+    """Return the seconds that are waited because the receiver has asked for them."""
+    longest = spec.retryAfterMax
+    if longest is None:
+        longest = LONGEST_RETRY_AFTER
+    elif answer.status not in BOUNDED:
+        return 0.0
+    return min(answer.retry_after or 0.0, longest)
+
+
+#: The same kind of warning is logged once in so many seconds.
+LOG_INTERVAL = 5.0
+
+
+class LimitedLog:
+    """Logs warnings that come for every event now and then.
+
+    One thread; `now` is a clock in seconds.
+    """
+
+    def __init__(self, log: logging.Logger, now: Callable[[], float]) -> None:
+        self.logger = log
+        self._now = now
+        self._repeats = Repeats[str](LOG_INTERVAL)
+        self._in_trouble = False  # and said so
+
+    def say(self, kind: str, message: str, *arguments: object) -> bool:
+        """Log a warning, unless one of this kind was just logged. Returns whether it was."""
+        left_out = self._repeats.seen(kind, self._now(), message)
+        if left_out is None:
+            return False
+        more = f" (and {left_out} more like it since the last line)" if left_out else ""
+        self.logger.warning(message + more, *arguments)
+        return True
+
+    def trouble(self, message: str) -> None:
+        """Warn once that the receiver is degraded."""
+        if not self._in_trouble:
+            self._in_trouble = self.say("trouble", "%s", message)
+
+    def trouble_over(self, message: str) -> None:
+        """Say that it is healthy again, if the trouble was logged."""
+        if self._in_trouble:
+            self._in_trouble = False
+            self.logger.info("%s", message)
+
+
+#: Records that one subscription writes to topics at a time. It has its own threads: the loop is shared, and a topic that takes
+#: nothing must not stop the writes of other subscriptions.
 WRITES = 16
 
 
@@ -37,15 +131,16 @@ class Attempts:
 
     def __init__(
         self, options: DispatchOptions, targets: Targets, transport: Transport, loop: asyncio.AbstractEventLoop,
-        log: logging.Logger, finished: Callable[[Claim], None], open_topic: Callable[[str], TopicWriter], traces: Traces,
+        log: logging.Logger, finished: Callable[[PartitionClaim], None], open_topic: Callable[[str], TopicWriter], traces: Traces,
+        wall: Callable[[], float],
     ) -> None:  # fmt: skip
-        """`finished` is called when events of a claim are."""
-        self.counters = Counters()
+        """`finished` is called when events of a claim are finished; `wall` is the Unix time in seconds."""
+        self.counters = DispatchCounters(wall=wall)
         self._set(options, targets)
         self.loop = loop
         self.log = LimitedLog(log, loop.time)
         self.traces = traces
-        self.limits = Limits(loop.time, loop.call_later, self.take)
+        self.limits = RequestLimits(loop.time, loop.call_later, self.take)
         self.limits.set(options.limits)
         self.resting: dict[Job, None] = {}  # until their next attempt
         self.failed: dict[Job, None] = {}  # these, and those whose next attempt is under way
@@ -57,9 +152,10 @@ class Attempts:
         self._threads = DaemonThreads(WRITES)
 
     def configure(self, options: DispatchOptions, targets: Targets) -> None:
-        """From now on send by these; before `run_all`."""
-        for target in self.targets.all():
-            self._transport.retire(target)
+        """Send by these from now on; `run_all` comes next."""
+        for target in self.targets:
+            if target is not None:
+                self._transport.retire(target)
         self._set(options, targets)
 
     def _set(self, options: DispatchOptions, targets: Targets) -> None:
@@ -67,7 +163,7 @@ class Attempts:
         self.encoding = Encoding(options, targets.subscriber.headers, self.counters)
 
     def run_all(self) -> None:
-        """What waits for another attempt, or for other options, waits no longer."""
+        """Send the jobs that wait for another attempt, or for other options."""
         for job in [*self.resting, *self.stopped]:
             self.stopped.pop(job, None)
             self.run_now(job)
@@ -76,14 +172,14 @@ class Attempts:
     # -- steps -------------------------------------------------------------------------------------------------------
 
     def take(self, job: Job) -> None:
-        """Take a job's present step, or its first one later where that raises, say as no thread can be begun."""
+        """Take a job's present step; where that raises, its first one later."""
         try:
             job.step.send(job)
         except Exception as error:
             self._failed(job, error)
 
-    def begin(self, job: Job, step: Step) -> None:
-        """Go on with a job by another step."""
+    def begin(self, job: Job, step: JobStep) -> None:
+        """Take another step with a job."""
         job.step, job.attempt, job.problem = step, 0, None
         step.send(job)
 
@@ -109,7 +205,7 @@ class Attempts:
             raise
 
     def publish(self, job: Job, topic: str, record: RecordParts) -> None:
-        """Write a record to a topic; its step is answered 202 when all replicas have it, else with the problem."""
+        """Write a record to a topic; the step is answered 202 when all replicas have it, else with the problem."""
         if topic not in self._writers:
             self._writers[topic] = self._open_topic(topic)
         if job.work is not None:
@@ -123,7 +219,7 @@ class Attempts:
                 answer = Answer(202)
             except asyncio.CancelledError:
                 return
-            except Exception as error:  # whatever it is: the partition waits, and says so
+            except Exception as error:  # of any kind: the partition waits, and says so
                 told = str(error) if isinstance(error, TransientError) else f"{type(error).__name__}: {error}"
                 answer = Answer(0, problem=told)
             self._came_back(job, answer)
@@ -156,7 +252,7 @@ class Attempts:
         what: str = "",
         wait: float | None = None,
     ) -> None:
-        """Take a job's step again after a while, unless the partition is being given up."""
+        """Take a job's step again after its wait, unless the partition is being released."""
         if wait is None:
             wait = wait_before(job.attempt, self.options.delivery, answer, endless=endless)
         said = f"{target.shown} {answer.shown}" if target is not None else answer.shown
@@ -170,7 +266,7 @@ class Attempts:
         job.timer = self.loop.call_later(wait, self.run_now, job)
 
     def run_now(self, job: Job) -> None:
-        """Wait no longer."""
+        """End a job's wait."""
         self.resting.pop(job, None)
         if job.timer is not None:
             job.timer.cancel()
@@ -182,7 +278,7 @@ class Attempts:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def finish(self, job: Job) -> None:
-        """Close the events of a job, and go on with the other parts of its request, if it was taken apart."""
+        """Finish the events of a job, and send the next part of its request, if it was split."""
         claim = job.claim
         if job.work is not None:
             self.traces.end(job)
@@ -192,15 +288,15 @@ class Attempts:
         self.failed.pop(job, None)
         if job.rest:
             (job.entries, job.attempt), *job.rest = job.rest
-            job.undecodable, job.step = None, job.first
+            job.undecodable, job.step, job.halves = None, job.first, False
             if not claim.closing:
                 self.take(job)
         else:
             claim.jobs.discard(job)
         self._finished(claim)
 
-    def end(self, claim: Claim) -> None:
-        """Begin nothing more for this claim; what is under way ends by itself."""
+    def end(self, claim: PartitionClaim) -> None:
+        """Begin nothing more for this claim; requests in flight end as they do."""
         self.limits.forget(claim)
         for job in claim.jobs:
             if job.timer is not None:

@@ -1,4 +1,4 @@
-"""What a dispatcher counts, and what it says of itself."""
+"""The counters of a dispatcher, as status and metrics show them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from dataclasses import asdict, dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from inbound.instruments import LONG_SECONDS, Histogram, Kinds
 from inbound.processors.batch import Record
-from inbound.processors.dispatch.window import Entry
+from inbound.processors.dispatch.window import OpenEvent
+from inbound.runtime.instruments import LONG_SECONDS, Histogram, Kinds
 
 #: How many different statuses of answers are told apart; a subscriber may answer with any number.
 STATUSES = 40
 
 
 @dataclass
-class Counters:
-    """Totals since the start. Written by the event loop's thread, read by any."""
+class DispatchCounters:
+    """Totals since the start.
+
+    Written by the event loop's thread, read by any.
+    """
 
     delivered: int = 0  # events that the subscriber took
     dead_lettered: int = 0  # events that the dead letter sink took
@@ -26,7 +29,7 @@ class Counters:
     passed_over: int = 0  # records in a retry topic that wait for another subscription
     filtered: int = 0  # events that the subscription's filters left out
     skipped: int = 0  # records passed over because they are no events
-    undecodable: int = 0  # records that are no events, whatever became of them
+    undecodable: int = 0  # records that are no events
     replied: int = 0  # events in answers that the reply's receiver took
     retries: int = 0  # requests that were sent again
     dead_letter_failures: int = 0  # dead letters that their sink did not take at a try
@@ -39,7 +42,7 @@ class Counters:
     event_seconds: Histogram = field(default_factory=lambda: Histogram(LONG_SECONDS))
     wall: Callable[[], float] = time.time  # Unix time
 
-    def took(self, entries: Sequence[Entry], written_at: Callable[[Record], int] = attrgetter("timestamp")) -> None:
+    def took(self, entries: Sequence[OpenEvent], written_at: Callable[[Record], int] = attrgetter("timestamp")) -> None:
         """Count the events of a request that the subscriber took. A microsecond, and 0.2 for each further event.
 
         `written_at` says when its event was written, Unix time in milliseconds; less than 0: that is not known.
@@ -71,7 +74,7 @@ class Counters:
 
 
 def standing(problems: Mapping[str, str]) -> str | None:
-    """Return one line for all partitions that stand still; None if none does."""
+    """Return one line for all stalled partitions; None if there is none."""
     if not problems:
         return None
     where, why = next(iter(sorted(problems.items())))

@@ -1,4 +1,4 @@
-"""What is given up, and records that are no events: they go to the dead letter sink, until that takes them.
+"""Sends events to the dead letter sink until the sink takes them.
 
 Everything here runs on the thread of one event loop.
 """
@@ -6,24 +6,24 @@ Everything here runs on the thread of one event loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 from inbound.processors.batch import Record
-from inbound.processors.cloudevents_bridge import RecordParts, Refused, with_extensions
-from inbound.processors.dispatch.attempts import Attempts
+from inbound.processors.cloudevents_bridge import HttpParts, RecordParts, Refused, with_extensions
+from inbound.processors.dispatch.attempts import AnswerVerdict, Attempts, judge
 from inbound.processors.dispatch.delayed_retry import DelayedRetry
-from inbound.processors.dispatch.encoding import HttpParts, dead_letter, error_extensions, wrapped
+from inbound.processors.dispatch.encoding import dead_letter, error_extensions, wrapped
 from inbound.processors.dispatch.jobs import Job
-from inbound.processors.dispatch.retry import Verdict, judge
 from inbound.processors.dispatch.transport import Answer
 
 
+@dataclass(frozen=True)
 class DeadLetters:
-    """Says what goes to the sink, and what else is done about a record that is no event."""
+    """Sends events to the dead letter sink, and decides about undecodable records."""
 
-    def __init__(self, attempts: Attempts, delayed: DelayedRetry) -> None:
-        """`delayed` knows where an event was before it waited."""
-        self.attempts = attempts
-        self._delayed = delayed
+    attempts: Attempts
+    delayed: DelayedRetry  # knows where an event was before it waited
 
     def event(self, job: Job, answer: Answer) -> None:
         """Give up the job's one event, because the subscriber answered so."""
@@ -44,7 +44,9 @@ class DeadLetters:
         """Do what the options say about a record that is no event."""
         attempts = self.attempts
         if attempts.traces.tracing.spans is not None:
-            attempts.traces.begin_undecodable(job)
+            attempts.traces.begin(job, HttpParts([], b""))
+            if job.work is not None:
+                job.work.failed("undecodable", job.undecodable or "")
         record, reason, tp = job.entries[0].record, job.undecodable or "", job.claim.tp
         if attempts.options.delivery.deadLetterSink is not None:
             answer = Answer(0, problem=f"no CloudEvent: {reason}")
@@ -61,7 +63,7 @@ class DeadLetters:
             job.problem = (
                 f"the record is no event: {reason}; set delivery.deadLetterSink, or on_undecodable: skip, to go on"
             )
-            attempts.log.error("%s: offset %d: %s", tp, record.offset, job.problem)
+            attempts.log.logger.error("%s: offset %d: %s", tp, record.offset, job.problem)
             attempts.stopped[job] = None
 
     def begin(
@@ -73,60 +75,49 @@ class DeadLetters:
     def published(self, job: Job, record: Record, extra: Mapping[str, str]) -> RecordParts:
         """Return `record`, the job's one event or the reply to it, as a dead letter topic has it."""
         read = job.entries[0].record
-        origin = self._delayed.topics.origin(job.claim.tp, read)
-        return dead_letter(record, extra, self._delayed.group, origin, reply=record is not read)
+        origin = self.delayed.topics.origin(job.claim.tp, read)
+        return dead_letter(record, extra, self.delayed.group, origin, reply=record is not read)
 
     def _wrapped(self, job: Job) -> HttpParts:
         record = job.entries[0].record
-        return wrapped(*self._delayed.topics.origin(job.claim.tp, record), record, self.attempts.options.mode)
+        return wrapped(*self.delayed.topics.origin(job.claim.tp, record), record, self.attempts.options.mode)
 
     def _counted(self, job: Job) -> None:
         self.attempts.counters.dead_lettered += 1
         self.attempts.finish(job)
 
 
+@dataclass(eq=False)
 class DeadLetter:
-    """The step of a job whose event, or whose reply, is given up."""
+    """The step of a job whose event or reply is given up."""
 
-    kind = "dead-letters"
-
-    def __init__(
-        self,
-        letters: DeadLetters,
-        record: Record,
-        parts: HttpParts,
-        extra: Mapping[str, str],
-        then: Callable[[Job], None],
-    ) -> None:
-        self._letters, self._attempts = letters, letters.attempts
-        self._record, self._parts, self._extra = record, parts, extra
-        self._then = then
+    letters: DeadLetters
+    record: Record
+    parts: HttpParts
+    extra: Mapping[str, str]
+    then: Callable[[Job], None]
+    kind: ClassVar = "dead-letters"
 
     def send(self, job: Job) -> None:
-        """See `Step`."""
-        attempts = self._attempts
+        attempts = self.letters.attempts
         target, sink = attempts.targets.dead_letters, attempts.options.delivery.deadLetterSink
         if target is not None:
-            attempts.post(job, target, with_extensions(self._parts, self._extra), "dead-letter")
+            attempts.post(job, target, with_extensions(self.parts, self.extra), "dead-letter")
         elif sink is not None and sink.topic is not None:
-            attempts.publish(job, sink.topic, self._letters.published(job, self._record, self._extra))
-        else:  # the sink was taken out of the options meanwhile
+            attempts.publish(job, sink.topic, self.letters.published(job, self.record, self.extra))
+        else:  # the options have no sink any more
             job.step = job.first
             attempts.take(job)
 
     def answered(self, job: Job, answer: Answer) -> None:
-        """See `Step`."""
-        attempts = self._attempts
-        if judge(answer, 1) is Verdict.TAKEN:
-            self._then(job)
+        attempts = self.letters.attempts
+        if judge(answer, 1) is AnswerVerdict.TAKEN:
+            self.then(job)
             return
         job.attempt += 1
         attempts.counters.dead_letter_failures += 1
-        where = self._where()
+        target, sink = attempts.targets.dead_letters, attempts.options.delivery.deadLetterSink
+        where = f"the dead letter sink {target.shown}" if target else f"the dead letter topic {sink and sink.topic}"
         attempts.log.say("dead letters down", "%s: %s does not take the dead letter of offset %d: %s; trying again",
-                         job.claim.tp, where, self._record.offset, answer.shown)  # fmt: skip
+                         job.claim.tp, where, self.record.offset, answer.shown)  # fmt: skip
         attempts.again(job, answer, None, endless=True, what=f"{where} does not take its dead letter: ")
-
-    def _where(self) -> str:
-        target, sink = self._attempts.targets.dead_letters, self._attempts.options.delivery.deadLetterSink
-        return f"the dead letter sink {target.shown}" if target else f"the dead letter topic {sink and sink.topic}"

@@ -1,22 +1,125 @@
-"""An event that is not taken goes to a topic where it waits, and its partition goes on: see `retry_topics.py`.
+"""Delayed retry: an event waits in a topic; its partition goes on.
+
+Each delay has a topic of its own. All its records wait equally long, so the first of a partition is always due first.
 
 Everything here runs on the thread of one event loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 from inbound.config.units import format_duration
-from inbound.processors.dispatch.attempts import Attempts
-from inbound.processors.dispatch.jobs import Claim, Job
-from inbound.processors.dispatch.retry import Verdict, judge
-from inbound.processors.dispatch.retry_topics import Delay, RetryTopics
+from inbound.processors.batch import Record
+from inbound.processors.cloudevents_bridge import RecordParts, record_with_headers
+from inbound.processors.dead_letters import Origin, number_in, origin_in
+from inbound.processors.dispatch.attempts import AnswerVerdict, Attempts, judge
+from inbound.processors.dispatch.jobs import Job, PartitionClaim
+from inbound.processors.dispatch.options import DispatchOptions
 from inbound.processors.dispatch.transport import Answer
+from inbound.topic_partition import TopicPartition
+
+#: Headers of a record that waits. They are no part of its event: the subscriber does not see them.
+PREFIX = "inbound-retry-"
+#: The group that it waits for; 1 for the first delay; until when, Unix time in milliseconds.
+GROUP, DELAY, DUE = f"{PREFIX}group", f"{PREFIX}delay", f"{PREFIX}due"
+TOPIC, PARTITION, OFFSET = f"{PREFIX}topic", f"{PREFIX}partition", f"{PREFIX}offset"  # where the event was first
+TIME = f"{PREFIX}time"  # the timestamp of its record there, Unix time in milliseconds
+
+
+class Delay(NamedTuple):
+    """One of the delays, and its topic."""
+
+    number: int  # from 1
+    seconds: float
+    topic: str
+
+
+class RetryTopics:
+    """The retry topics of one subscription, and the headers of their records.
+
+    None without `delayed_retry` in its options. Pure.
+    """
+
+    def __init__(self, options: DispatchOptions, group: str) -> None:
+        """`group`: the subscription's; other groups may use the same topics."""
+        delayed = options.delayed_retry
+        pairs = [] if delayed is None else zip(delayed.delays, delayed.topics, strict=True)
+        self._delays = [Delay(number, *pair) for number, pair in enumerate(pairs, 1)]
+        self._by_topic = {delay.topic: delay for delay in reversed(self._delays)}
+        self._group = group
+        self._repeats_last = options.delivery.deadLetterSink is None
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._by_topic
+
+    def next(self, topic: str, record: Record) -> Delay | None:
+        """Return the next delay of a record of `topic` that its subscriber refused; None: it has had all.
+
+        Without a dead letter sink the last delay repeats without end: nothing is given up.
+        """
+        if not self._delays:
+            return None
+        delay = self._by_topic.get(topic)
+        had = 0 if delay is None else number_in(headers_of(record), DELAY) or delay.number
+        if had < len(self._delays):
+            return self._delays[had]
+        return self._delays[-1] if self._repeats_last else None
+
+    def message(self, tp: TopicPartition, record: Record, delay: Delay, wall: float) -> RecordParts:
+        """Return the record that waits from the Unix time `wall` on: the event and key of `record` of `tp`."""
+        origin, written_at = self.origin(tp, record), self.written_at(tp.topic, record)
+        said = {
+            GROUP: self._group,
+            DELAY: str(delay.number),
+            DUE: str(round((wall + delay.seconds) * 1000)),
+            TOPIC: origin.topic,
+            PARTITION: str(origin.partition),
+            OFFSET: str(origin.offset),
+        }
+        return record_with_headers(record, PREFIX, said if written_at < 0 else {**said, TIME: str(written_at)})
+
+    def origin(self, tp: TopicPartition, record: Record) -> Origin:
+        """Return where the event of a record of `tp` was read first."""
+        if tp.topic in self._by_topic:
+            found = origin_in(headers_of(record), TOPIC, PARTITION, OFFSET)
+            if found is not None:
+                return found
+        return Origin(*tp, record.offset)
+
+    def written_at(self, topic: str, record: Record) -> int:
+        """Return when the event of a record of `topic` was written first: Unix time in ms, -1 if unknown."""
+        if topic not in self._by_topic:
+            return record.timestamp
+        time = number_in(headers_of(record), TIME)
+        return -1 if time is None else time
+
+    def is_others(self, topic: str, record: Record) -> bool:
+        """Whether a record of `topic` waits there for another subscription."""
+        return topic in self._by_topic and headers_of(record).get(GROUP, self._group) != self._group
+
+    def wait(self, topic: str, record: Record, wall: float) -> float:
+        """Return the seconds that a record of `topic` still waits at the Unix time `wall`.
+
+        Never longer than the topic's delay: clocks of different machines, and of one machine that is set, do not agree.
+        """
+        delay, due = self._by_topic.get(topic), number_in(headers_of(record), DUE)
+        return 0.0 if delay is None or due is None else min(max(0.0, due / 1000 - wall), delay.seconds)
+
+
+def headers_of(record: Record) -> Mapping[str, str]:
+    """Return the headers by which a record waits."""
+    return {
+        name: raw.decode(errors="replace")
+        for name, raw in record.headers
+        if raw is not None and name.startswith(PREFIX)
+    }
 
 
 class DelayedRetry:
-    """Publishes events that are to wait, and holds those that do until they are due."""
+    """Publishes events that are to wait, and holds records until due."""
 
     def __init__(self, attempts: Attempts, group: str, wall: Callable[[], float]) -> None:
         """`wall` is the Unix time in seconds."""
@@ -26,7 +129,7 @@ class DelayedRetry:
         self.topics = RetryTopics(attempts.options, group)
 
     def reconfigure(self) -> None:
-        """The options are others."""
+        """Take the changed options of `attempts`."""
         self.topics = RetryTopics(self.attempts.options, self.group)
 
     # -- events that are not taken -----------------------------------------------------------------------------------
@@ -46,8 +149,8 @@ class DelayedRetry:
 
     # -- events that wait --------------------------------------------------------------------------------------------
 
-    def hold(self, claim: Claim, let_go: Callable[[Claim], None]) -> None:
-        """Let go of the held events of a claim that are due; `let_go` is called when the next one is."""
+    def hold(self, claim: PartitionClaim, let_go: Callable[[PartitionClaim], None]) -> None:
+        """Let the held events of a claim go that are due; `let_go` is called when the next one is."""
         window = claim.window
         while claim.due is None and (record := window.held) is not None:
             wait = self.topics.wait(claim.tp.topic, record, self.wall())
@@ -56,26 +159,24 @@ class DelayedRetry:
             else:
                 window.let_go()
 
-    def _due(self, claim: Claim, let_go: Callable[[Claim], None]) -> None:
+    def _due(self, claim: PartitionClaim, let_go: Callable[[PartitionClaim], None]) -> None:
         claim.due = None
         if not claim.closing:
             claim.window.let_go()
             let_go(claim)
 
 
+@dataclass(eq=False)
 class ToRetryTopic:
-    """The step of a job whose event is to wait: it is finished here when the topic has it."""
+    """The step of a job whose event waits in a topic."""
 
-    kind = "retry-topic"
-
-    def __init__(self, delayed: DelayedRetry, delay: Delay) -> None:
-        self._delayed = delayed
-        self._delay = delay
+    delayed: DelayedRetry
+    delay: Delay
+    kind: ClassVar = "retry-topic"
 
     def send(self, job: Job) -> None:
-        """See `Step`."""
-        delayed, attempts, delay = self._delayed, self._delayed.attempts, self._delay
-        if delay.topic not in delayed.topics:  # the options have changed meanwhile
+        delayed, attempts, delay = self.delayed, self.delayed.attempts, self.delay
+        if delay.topic not in delayed.topics:  # the options name another topic now
             job.step = job.first
             attempts.take(job)
             return
@@ -83,9 +184,8 @@ class ToRetryTopic:
         attempts.publish(job, delay.topic, delayed.topics.message(job.claim.tp, record, delay, delayed.wall()))
 
     def answered(self, job: Job, answer: Answer) -> None:
-        """See `Step`."""
-        attempts, topic = self._delayed.attempts, self._delay.topic
-        if judge(answer, 1) is Verdict.TAKEN:
+        attempts, topic = self.delayed.attempts, self.delay.topic
+        if judge(answer, 1) is AnswerVerdict.TAKEN:
             attempts.counters.delayed += 1
             attempts.finish(job)
             return

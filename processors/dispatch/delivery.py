@@ -1,4 +1,4 @@
-"""The first step of a job: its events go to the subscriber, whose answer says how they go on.
+"""The steps of a job to the subscriber and with its reply.
 
 Everything here runs on the thread of one event loop.
 """
@@ -6,43 +6,43 @@ Everything here runs on the thread of one event loop.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
-from inbound.processors.cloudevents_bridge import Refused, is_event
-from inbound.processors.dispatch.attempts import Attempts
+from inbound.processors.batch import Record
+from inbound.processors.cloudevents_bridge import HttpParts, Refused, http_to_records, is_event, record_to_binary
+from inbound.processors.dispatch.attempts import AnswerVerdict, Attempts, asked_for, is_refusal, judge
 from inbound.processors.dispatch.dead_letters import DeadLetters
 from inbound.processors.dispatch.delayed_retry import DelayedRetry
-from inbound.processors.dispatch.encoding import HttpParts, batch_of
-from inbound.processors.dispatch.jobs import Claim, Job
-from inbound.processors.dispatch.replies import Replies
-from inbound.processors.dispatch.retry import Verdict, asked_for, is_refusal, judge
-from inbound.processors.dispatch.transport import Answer
-from inbound.processors.dispatch.window import Entry, in_turn
+from inbound.processors.dispatch.encoding import as_record, batch_of, error_extensions
+from inbound.processors.dispatch.jobs import Job, PartitionClaim
+from inbound.processors.dispatch.transport import Answer, Target
+from inbound.processors.dispatch.window import OpenEvent, in_turn, offsets
 
 
-class Delivery:
-    """Posts jobs to the subscriber: whole, or in the parts that it takes."""
+class SubscriberDelivery:
+    """Posts jobs to the subscriber, whole or in parts."""
 
     kind = "subscriber"
 
     def __init__(self, attempts: Attempts, delayed: DelayedRetry) -> None:
-        self.problem: str | None = None  # why the subscriber does not take anything; None: it does
+        self.problem: str | None = None  # why the subscriber takes nothing; None: it does
         self._attempts = attempts
         self._dead_letters = DeadLetters(attempts, delayed)
         self._replies = Replies(attempts, self._dead_letters)
         self._delayed = delayed
-        self._halving = _Halving(self)
 
-    def begin(self, claim: Claim, entries: list[Entry]) -> None:
+    def begin(self, claim: PartitionClaim, entries: list[OpenEvent]) -> None:
         """Send these events together."""
         self._attempts.take(self._job(claim, entries))
 
-    def _job(self, claim: Claim, entries: list[Entry]) -> Job:
+    def _job(self, claim: PartitionClaim, entries: list[OpenEvent]) -> Job:
         job = Job(claim, entries, self)
         claim.jobs.add(job)
         return job
 
-    def size(self, entry: Entry) -> int:
+    def size(self, entry: OpenEvent) -> int:
         """Return the bytes of an event in a batch; it is encoded once."""
         if entry.payload is None:
             try:
@@ -54,17 +54,20 @@ class Delivery:
     # -- the step ----------------------------------------------------------------------------------------------------
 
     def send(self, job: Job) -> None:
-        """See `Step`."""
         attempts = self._attempts
-        if job.claim.closing:  # it was refused and goes on in parts, or its sink or topic is gone: the next owner's
+        if job.claim.closing:  # it was split, or its sink or topic was removed: the next owner sends it
             attempts.traces.given_up(job)
             return
         if job.undecodable is not None:
             self._dead_letters.undecodable(job)
             return
-        if attempts.options.batch is None and len(job.entries) > 1:  # the subscriber has ceased to ask for batches
-            self._split(job, [[entry] for entry in job.entries], job.attempt)
-            return
+        if len(job.entries) > 1:
+            if job.halves:  # each with one more attempt at least
+                self._halve(job, min(job.attempt, attempts.options.delivery.retry))
+                return
+            if attempts.options.batch is None:  # the subscriber has ceased to ask for batches
+                self._split(job, [[entry] for entry in job.entries], job.attempt)
+                return
         if not attempts.limits.enter(job):
             return
         try:
@@ -79,16 +82,16 @@ class Delivery:
         attempts.post(job, attempts.targets.subscriber, parts, "subscriber")
 
     def answered(self, job: Job, answer: Answer) -> None:
-        """See `Step`."""
         attempts = self._attempts
         attempts.counters.answers.add(str(answer.status))
         attempts.counters.request_seconds.observe(attempts.loop.time() - job.sent_at)
         verdict = judge(answer, len(job.entries))
-        if verdict is Verdict.TAKEN:
+        if verdict is AnswerVerdict.TAKEN:
             self._taken(job, answer)
         else:
             job.attempt += 1
-            self._troubled(answer)
+            self.problem = answer.shown
+            attempts.log.trouble(f"the subscriber {attempts.targets.subscriber.shown}: {answer.shown}")
             self._not_taken(job, answer, verdict)
 
     def _taken(self, job: Job, answer: Answer) -> None:
@@ -106,7 +109,7 @@ class Delivery:
         else:
             attempts.finish(job)
 
-    def _not_taken(self, job: Job, answer: Answer, verdict: Verdict) -> None:
+    def _not_taken(self, job: Job, answer: Answer, verdict: AnswerVerdict) -> None:
         attempts = self._attempts
         subscriber, spec = attempts.targets.subscriber, attempts.options.delivery
         endless = spec.deadLetterSink is None
@@ -120,13 +123,13 @@ class Delivery:
             self._delayed.begin(job, delay, answer)
         elif used_up and single and not endless:
             self._dead_letters.event(job, answer)
-        elif not single and (used_up or (verdict is Verdict.PARTS and job.attempt > 1)):
-            # One of them may be the cause, of broken connections too: each half is tried once more, no sooner than asked for.
-            job.step = self._halving
+        elif not single and (used_up or (verdict is AnswerVerdict.PARTS and job.attempt > 1)):
+            # One event may be the cause, of broken connections too: each half is tried once more, no sooner than asked for.
+            job.halves = True
             if wait := asked_for(answer, spec):
                 attempts.again(job, answer, subscriber, endless=endless, wait=wait)
             else:
-                self._halving.send(job)
+                self.send(job)
         else:
             attempts.again(job, answer, subscriber, endless=endless)
 
@@ -146,7 +149,7 @@ class Delivery:
         return batch_of(objects)
 
     def _set_apart(self, job: Job, refused: Refused) -> None:
-        """One of the records is no event: it goes its own way, those before and after it as they would without it."""
+        """One of the records is no event: it gets a job of its own, as do those before and after it."""
         if len(job.entries) == 1:
             self._attempts.counters.undecodable += 1
             job.undecodable = str(refused)
@@ -156,34 +159,26 @@ class Delivery:
         bad = job.entries[at]
         self._split(job, [part for part in (job.entries[:at], [bad], job.entries[at + 1 :]) if part])
 
-    def halve_again(self, job: Job) -> None:
-        """Send a batch in halves, each of which has one more attempt at least."""
-        self._halve(job, min(job.attempt, self._attempts.options.delivery.retry))
-
     def _halve(self, job: Job, attempt: int) -> None:
         middle = len(job.entries) // 2
         self._split(job, [job.entries[:middle], job.entries[middle:]], attempt)
 
-    def _split(self, job: Job, parts: Sequence[list[Entry]], attempt: int = 0) -> None:
-        """Go on with these parts of a job, each with so many failures: one after the other, where they share a lane."""
+    def _split(self, job: Job, parts: Sequence[list[OpenEvent]], attempt: int = 0) -> None:
+        """Send these parts of a job, each with so many failures; parts that share a lane one after the other."""
         first, *others = in_turn([*((part, attempt) for part in parts), *job.rest])
         job.problem = None
         if job.work is not None:
             self._attempts.traces.end(job)
         jobs = [job, *(self._job(job.claim, other[0][0]) for other in others)]
         for each, ((entries, failures), *rest) in zip(jobs, (first, *others), strict=True):
-            each.entries, each.attempt, each.rest, each.step = entries, failures, rest, self
+            each.entries, each.attempt, each.rest, each.step, each.halves = entries, failures, rest, self, False
         for each in jobs:
             self._attempts.take(each)
 
     # -- the subscriber ----------------------------------------------------------------------------------------------
 
-    def _troubled(self, answer: Answer) -> None:
-        self.problem = answer.shown
-        self._attempts.log.trouble(f"the subscriber {self._attempts.targets.subscriber.shown}: {answer.shown}")
-
     def _recovered(self) -> None:
-        """The subscriber takes events again: those that wait because it did not answer need not wait longer."""
+        """The subscriber takes events again: send those at once that wait because it did not answer."""
         self.problem = None
         attempts = self._attempts
         attempts.log.trouble_over(f"the subscriber {attempts.targets.subscriber.shown} takes events")
@@ -191,16 +186,66 @@ class Delivery:
             attempts.run_now(job)
 
 
-class _Halving:
-    """The step of a batch that goes on in halves, when the subscriber wants it again."""
+@dataclass(frozen=True)
+class Replies:
+    """Posts the events in the subscriber's answers.
 
-    kind = Delivery.kind
+    The answered events are finished with the last of them.
+    """
 
-    def __init__(self, delivery: Delivery) -> None:
-        self._delivery = delivery
+    attempts: Attempts
+    dead_letters: DeadLetters
+
+    def begin(self, job: Job, answer: Answer) -> None:
+        """Post the events of an answer; the subscriber has taken the job's events."""
+        try:
+            if answer.cut:
+                raise Refused("it is longer than what is read of an answer")
+            replies = [as_record(parts) for parts in http_to_records(answer.headers, answer.body)]
+            requests = [record_to_binary(reply) for reply in replies]
+        except Refused as refused:
+            self.attempts.log.say("reply", "%s: the subscriber's answer to offset %s is no event and is not posted: %s",
+                                  job.claim.tp, offsets(job.entries), refused)  # fmt: skip
+            self.attempts.finish(job)
+            return
+        self.next(job, list(zip(replies, requests, strict=True)))
+
+    def next(self, job: Job, left: list[tuple[Record, HttpParts]]) -> None:
+        """Post the first of these, or finish the job if none is left."""
+        target = self.attempts.targets.reply
+        if not left or target is None:
+            self.attempts.finish(job)
+        else:
+            self.attempts.begin(job, Reply(self, target, left))
+
+
+@dataclass(eq=False)
+class Reply:
+    """The step of a job whose reply is posted."""
+
+    replies: Replies
+    target: Target  # if the options name none any more
+    left: list[tuple[Record, HttpParts]]  # the first is in flight
+    kind: ClassVar = "subscriber"
 
     def send(self, job: Job) -> None:
-        self._delivery.halve_again(job)
+        attempts = self.replies.attempts
+        attempts.post(job, attempts.targets.reply or self.target, self.left[0][1], "reply")
 
     def answered(self, job: Job, answer: Answer) -> None:
-        raise AssertionError("nothing is sent by this step")
+        attempts, (record, parts) = self.replies.attempts, self.left[0]
+        if judge(answer, 1) is AnswerVerdict.TAKEN:
+            attempts.counters.replied += 1
+            self._next(job)
+            return
+        job.attempt += 1
+        endless = attempts.options.delivery.deadLetterSink is None
+        if (is_refusal(answer) or job.attempt > attempts.options.delivery.retry) and not endless:
+            extra = error_extensions(self.target.shown, answer)
+            self.replies.dead_letters.begin(job, record, parts, extra, self._next)
+        else:
+            attempts.again(job, answer, self.target, endless=endless, what="its reply: ")
+
+    def _next(self, job: Job) -> None:
+        job.problem = None
+        self.replies.next(job, self.left[1:])

@@ -1,4 +1,4 @@
-"""Which events a subscription is sent: filters in the dialects of CloudEvents' subscriptions API, as Knative has them. Pure.
+"""Filters of a subscription, in the dialects of CloudEvents' subscriptions API. Pure.
 
 An event passes if all filters of the list say so. Each is of one dialect: `exact`, `prefix` and `suffix` compare attributes with
 texts, all of those that are given; `all`, `any` and `not` put filters together. An attribute that an event does not have
@@ -12,35 +12,30 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from inbound.config.values import Part, Problem, text, wrong, wrong_at
+from inbound.config.values import StrictModel, not_empty, refuse, text, wrong
 from inbound.processors.batch import Record
 from inbound.processors.cloudevents_kafka import read_attributes
 from inbound.processors.cloudevents_values import Refused, is_name
 
-#: Filters within each other, and filters of a subscription, those within others among them, at most: each event is held against
-#: all of them.
+#: The most filters within each other, and of a subscription with those within others: each event is compared with all.
 DEEPEST, MOST = 8, 100
 
 DIALECTS = ("exact", "prefix", "suffix", "all", "any", "not")
 #: How others call the dialect of expressions.
 EXPRESSIONS = ("cesql", "sql")
-_NO_CESQL = wrong("no maintained Python library evaluates CESQL; say it by exact, prefix, suffix, all, any and not")
+_NO_CESQL = "no maintained Python library evaluates CESQL; say it by exact, prefix, suffix, all, any and not"
 
 Attributes = Mapping[str, str]
 Passes = Callable[[Attributes], bool]
 
 
 def _compared(value: dict[str, str]) -> dict[str, str]:
-    if not value:
-        raise wrong("names no attribute; give one or more, such as {type: com.example.created}")
-    problems: list[Problem] = []
-    for name, compared in value.items():
-        if not is_name(name):
-            problems.append(((name,), wrong("is no attribute: only a-z and 0-9 are allowed in its name"), None))
-        elif not compared:
-            problems.append(((name,), wrong("is compared with an empty text, which no attribute is"), None))
-    if problems:
-        raise wrong_at("Filter", problems)
+    no_name, empty = "only a-z and 0-9 are allowed in its name", "is compared with an empty text, which no attribute is"
+    refuse(
+        "Filter",
+        *((not is_name(name), (name,), f"is no attribute: {no_name}") for name in value),
+        *((is_name(name) and not compared, (name,), empty) for name, compared in value.items()),
+    )
     return value
 
 
@@ -51,32 +46,26 @@ def _few(value: tuple[Filter, ...]) -> tuple[Filter, ...]:
     return value
 
 
-def _some(value: tuple[Filter, ...]) -> tuple[Filter, ...]:
-    if not value:
-        raise wrong("need at least one filter, got an empty list")
-    return value
+_SOME = not_empty("need at least one filter, got an empty list")
+Compared = Annotated[
+    dict[str, Annotated[str, BeforeValidator(text)]],
+    not_empty("names no attribute; give one or more, such as {type: com.example.created}"),
+    AfterValidator(_compared),
+]
 
 
-def _one_dialect(schema: dict[str, Any]) -> None:
-    """Say in the JSON Schema that one dialect is given."""
-    schema |= {"minProperties": 1, "maxProperties": 1}
-
-
-Compared = Annotated[dict[str, Annotated[str, BeforeValidator(text)]], AfterValidator(_compared)]
-
-
-class Filter(Part):
+class Filter(StrictModel):
     """One filter, of one dialect."""
 
-    model_config = ConfigDict(json_schema_extra=_one_dialect)
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
     exact: Compared | None = Field(default=None, description="attributes that are these texts")
     prefix: Compared | None = Field(default=None, description="attributes that begin with these texts")
     suffix: Compared | None = Field(default=None, description="attributes that end with these texts")
-    all: Annotated[tuple[Filter, ...], AfterValidator(_some)] | None = Field(
+    all: Annotated[tuple[Filter, ...], _SOME] | None = Field(
         default=None, description="filters that all let an event pass"
     )
-    any: Annotated[tuple[Filter, ...], AfterValidator(_some)] | None = Field(
+    any: Annotated[tuple[Filter, ...], _SOME] | None = Field(
         default=None, description="filters of which one lets an event pass"
     )
     not_: Filter | None = Field(default=None, alias="not", description="a filter that does not let an event pass")
@@ -84,24 +73,17 @@ class Filter(Part):
     @model_validator(mode="before")
     @classmethod
     def _no_expressions(cls, value: Any) -> Any:
-        found = [name for name in EXPRESSIONS if name in value] if isinstance(value, dict) else []
-        if found:
-            raise wrong_at("Filter", [((name,), _NO_CESQL, None) for name in found])
+        refuse("Filter", *((isinstance(value, dict) and name in value, name, _NO_CESQL) for name in EXPRESSIONS))
         return value
 
     @model_validator(mode="after")
     def _check(self) -> Filter:
-        if len(self._given) != 1:
-            several = "" if not self._given else f", got {', '.join(self._given)}; put several filters into a list"
-            raise wrong_at("Filter", [((), wrong(f"needs one of {', '.join(DIALECTS)}{several}"), None)])
-        if self.depth > DEEPEST:
-            raise wrong_at("Filter", [((), wrong(f"has more than {DEEPEST} filters within each other"), None)])
-        return self
-
-    @property
-    def _given(self) -> list[str]:
         values = (self.exact, self.prefix, self.suffix, self.all, self.any, self.not_)
-        return [name for name, value in zip(DIALECTS, values, strict=True) if value is not None]
+        given = [name for name, value in zip(DIALECTS, values, strict=True) if value is not None]
+        several = f", got {', '.join(given)}; put several filters into a list" if given else ""
+        refuse("Filter", (len(given) != 1, (), f"needs one of {', '.join(DIALECTS)}{several}"))
+        refuse("Filter", (self.depth > DEEPEST, (), f"has more than {DEEPEST} filters within each other"))
+        return self
 
     @property
     def without_default(self) -> tuple[str, ...]:
@@ -128,19 +110,17 @@ Filters = Annotated[tuple[Filter, ...], AfterValidator(_few)]
 
 
 def passes(filters: Sequence[Filter]) -> Passes | None:
-    """Return what says whether an event with these attributes passes all of these; None: there are none."""
+    """Return a function that decides whether an event's attributes pass all of these; None: there are none."""
     if not filters:
         return None
     return _all([_one(each) for each in filters])
 
 
 def _one(one: Filter) -> Passes:
-    if one.exact is not None:
-        return _compare(one.exact, str.__eq__)
-    if one.prefix is not None:
-        return _compare(one.prefix, str.startswith)
-    if one.suffix is not None:
-        return _compare(one.suffix, str.endswith)
+    comparisons = ((one.exact, str.__eq__), (one.prefix, str.startswith), (one.suffix, str.endswith))
+    for wanted, compare in comparisons:
+        if wanted is not None:
+            return _compare(wanted, compare)
     if one.all is not None:
         return _all([_one(each) for each in one.all])
     if one.any is not None:

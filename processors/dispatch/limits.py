@@ -1,6 +1,6 @@
-"""How many requests of one subscription may be under way, and how many may begin in a second, over all partitions of the process.
+"""Limits of one subscription: requests in flight, and per second.
 
-Partitions take turns: whatever one of them has in hand, each other one that waits sends a request before its next.
+Partitions take turns: each waiting partition sends one request before any of them sends its next.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from inbound.config.units import format_rate
-from inbound.processors.dispatch.jobs import Claim, Job
+from inbound.processors.dispatch.jobs import Job, PartitionClaim
 from inbound.processors.dispatch.options import LimitOptions
 from inbound.topic_partition import TopicPartition
 
@@ -28,7 +28,10 @@ CallLater = Callable[[float, Callable[[], None]], Timer]
 
 @dataclass(slots=True)
 class Bucket:
-    """A token bucket, kept as the clock time at which it will be full again. Pure: `now` is given, in seconds."""
+    """A token bucket, kept as the time when it is full again.
+
+    Pure: `now` is given, in seconds.
+    """
 
     per_second: float
     full_at: float = 0.0
@@ -43,8 +46,10 @@ class Bucket:
         self.full_at = max(self.full_at, now) + 1 / self.per_second
 
 
-class Limits:
-    """Lets jobs go to the subscriber, or has them wait for their turn. For the thread of one event loop.
+class RequestLimits:
+    """Lets jobs go to the subscriber, or queues them for their turn.
+
+    For the thread of one event loop.
 
     In any time t at most rate * (t + BURST) requests begin, or one more than rate * t if that is more.
     """
@@ -57,12 +62,12 @@ class Limits:
         self._most: int | None = None
         self._bucket: Bucket | None = None
         self._under_way = 0
-        self._waiting: dict[Claim, deque[Job]] = {}  # the first is the next whose turn it is
+        self._waiting: dict[PartitionClaim, deque[Job]] = {}  # the first is the next whose turn it is
         self._timer: Timer | None = None
         self._serving = False
 
     def set(self, options: LimitOptions) -> None:
-        """Go by these from now on. Requests under way count on, whatever the limit is."""
+        """Use these limits from now on. Requests in flight still count."""
         self._most = options.in_flight
         if options.rate is None:
             self._bucket = None
@@ -89,8 +94,8 @@ class Limits:
             if self._waiting:
                 self._serve()
 
-    def forget(self, claim: Claim) -> None:
-        """What waits of this claim is not sent any more; what is under way counts until it ends."""
+    def forget(self, claim: PartitionClaim) -> None:
+        """Drop the waiting requests of this claim; those in flight count until they end."""
         self._waiting.pop(claim, None)
 
     @property

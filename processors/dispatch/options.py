@@ -1,4 +1,4 @@
-"""What a subscription may say: the subscriber, how events go there, and what becomes of those that it does not take.
+"""The options of a subscription: subscriber, delivery, limits, requests.
 
 Names in camel case are Knative's, so that a subscriber of a `KafkaChannel` manifest can be copied as it stands.
 """
@@ -11,28 +11,87 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from inbound.config.units import format_duration
+from inbound.config.http_values import (
+    AUDIENCE,
+    HeaderFile,
+    audience_file,
+    certificates,
+    header_globs,
+    header_names,
+    header_value,
+    http_url,
+    is_audience,
+)
+from inbound.config.units import MIB, format_duration
 from inbound.config.values import (
-    Part,
-    Problem,
+    Rule,
+    StrictModel,
     TopicName,
     duration,
     entries,
+    iso_duration,
+    not_empty,
     rate,
+    refuse,
     size,
+    text,
+    text_that,
     topic_name,
     whole,
-    wrong,
     wrong_at,
 )
+from inbound.processors.cloudevents_http import TRACE
+from inbound.processors.cloudevents_values import CORE, forbidden_in, is_name
 from inbound.processors.dispatch.filters import Filters
-from inbound.processors.dispatch.iso_duration import iso_duration
-from inbound.processors.dispatch.request_options import Audience, Certificates, CloudEventOverrides, PassedNames
-from inbound.processors.forwarded_headers import DEFAULT_OUT
-from inbound.processors.http_values import AUDIENCE, HeaderFile, audience_file, header_names, header_value, http_url
+from inbound.processors.http_headers import DEFAULT_OUT, is_never
 
-MIB = 2**20
+#: Not where it is used: the field there is called `rate`, too.
 PerSecond = Annotated[float, rate()]
+Certificates = Annotated[str, BeforeValidator(certificates)]
+Audience = Annotated[
+    str,
+    text_that(is_audience, "an audience of printable ASCII, such as billing.example, of 1024 characters at most"),
+]
+_CORE = ", ".join(sorted(CORE | {"data"}))
+
+
+def passed_names(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Check the headers of a record that are passed on: one that is listed in full must be one that can."""
+    refuse(
+        "pass_headers",
+        *(
+            (
+                is_never(pattern),
+                (number,),
+                "is never passed on: it is the connection's, a credential, or one that inbound sets",
+            )
+            for number, pattern in enumerate(header_globs(patterns))
+        ),
+    )
+    return patterns
+
+
+def _extensions(given: dict[str, str]) -> dict[str, str]:
+    """Check attributes that each event is given."""
+    rules: list[Rule] = []
+    for name, value in given.items():
+        bad = forbidden_in(name, value)
+        is_own = is_name(name) and name not in CORE
+        rules += [
+            (not is_own, (name,), f"cannot be an extension: need a-z and 0-9, and none of {_CORE}"),
+            (name in TRACE, (name,), "names the trace of one event, so it cannot be set for all"),
+            (bad, (name,), bad),
+        ]
+    refuse("extensions", *rules)
+    return given
+
+
+class CloudEventOverrides(StrictModel):
+    """Changes of each event on its way to the subscriber; under Knative's names."""
+
+    extensions: Annotated[dict[str, Annotated[str, BeforeValidator(text)]], AfterValidator(_extensions)] = Field(
+        default_factory=dict, description="attributes that are added, or take the place of the event's own"
+    )
 
 
 def _receiver(value: Any) -> str:
@@ -43,7 +102,7 @@ def _receiver(value: Any) -> str:
 Url = Annotated[str, BeforeValidator(_receiver)]
 
 
-class BatchOptions(Part):
+class BatchOptions(StrictModel):
     """How many events go into one request."""
 
     max_events: Annotated[int, whole(1, 10_000)] = Field(default=100, description="events in one request")
@@ -60,7 +119,7 @@ def _or_text(schema: dict[str, Any]) -> None:
     schema |= {"anyOf": [{"type": "string"}, mapping], "description": mapping.pop("description", "")}
 
 
-class DeadLetterSink(Part):
+class DeadLetterSink(StrictModel):
     """Where events go that the subscriber does not take: a URL or a topic of the same Kafka."""
 
     model_config = ConfigDict(json_schema_extra=_or_text)
@@ -81,15 +140,20 @@ class DeadLetterSink(Part):
 
     @model_validator(mode="after")
     def _check(self) -> DeadLetterSink:
-        if (self.uri is None) == (self.topic is None):
-            raise wrong_at("DeadLetterSink", [((), wrong("needs either uri or topic"), None)])
-        if self.topic is not None and (self.CACerts or self.audience):
-            raise wrong_at("DeadLetterSink", [((), wrong("CACerts and audience are for a uri; remove them"), None)])
+        refuse(
+            "DeadLetterSink",
+            ((self.uri is None) == (self.topic is None), (), "needs either uri or topic"),
+            (
+                self.uri is None and self.topic is not None and (self.CACerts or self.audience),
+                (),
+                "CACerts and audience are for a uri; remove them",
+            ),
+        )
         return self
 
 
-class DeliverySpec(Part):
-    """What is done about an event that the subscriber does not take; under Knative's names."""
+class DeliverySpec(StrictModel):
+    """What is done with an event that the subscriber does not take; under Knative's names."""
 
     retry: Annotated[int, whole(0, 1_000_000)] = Field(
         default=10, description="how often an event is sent again before it goes to the dead letter sink"
@@ -111,11 +175,11 @@ class DeliverySpec(Part):
     deadLetterSink: DeadLetterSink | None = Field(
         default=None,
         description="URL, or Kafka topic, for events that are given up, none that the channel reads; without one they are tried "
-        "for ever",
+        "without end",
     )
 
 
-class LimitOptions(Part):
+class LimitOptions(StrictModel):
     """How much the subscriber is sent, over all partitions that this process owns; requests, with their retries."""
 
     rate: PerSecond | None = Field(
@@ -124,19 +188,13 @@ class LimitOptions(Part):
     in_flight: Annotated[int, whole(1, 1_000_000)] | None = Field(default=None, description="requests at a time")
 
 
-def _delays(value: Any) -> Any:
-    delays = entries(value)
-    if not delays:
-        raise wrong("need at least one delay, such as [10s, 5m, 1h], got an empty list")
-    return delays
-
-
-class DelayedRetryOptions(Part):
+class DelayedRetryOptions(StrictModel):
     """An event that `delivery.retry` did not help waits in a topic, and its partition goes on."""
 
     delays: Annotated[
         tuple[Annotated[float, duration(over=True)], ...],
-        BeforeValidator(_delays),
+        BeforeValidator(entries),
+        not_empty("need at least one delay, such as [10s, 5m, 1h], got an empty list"),
         Field(json_schema_extra={"minItems": 1}),
     ] = Field(description="how long an event waits, the first time, the second, ...; after the last it is given up")
     topic: TopicName = Field(
@@ -162,7 +220,7 @@ class DelayedRetryOptions(Part):
         return tuple(f"{self.topic}.{format_duration(delay)}" for delay in self.delays)
 
 
-class DispatchOptions(Part):
+class DispatchOptions(StrictModel):
     """One subscription: who is posted to, and how."""
 
     subscriberUri: Url = Field(repr=False, description="http or https; redirects are not followed")
@@ -206,7 +264,7 @@ class DispatchOptions(Part):
         description="sent to the subscriber with every request; {file: path} for secrets",
     )
     # What a request carries, and by which credentials.
-    pass_headers: PassedNames = Field(
+    pass_headers: Annotated[tuple[str, ...], AfterValidator(passed_names)] = Field(
         default=DEFAULT_OUT,
         description="the record's other headers that are sent along, by name; `*` stands for any text. Never: headers of "
         "the connection, credentials",
@@ -242,65 +300,74 @@ class DispatchOptions(Part):
 
     @model_validator(mode="after")
     def _check(self) -> DispatchOptions:
-        problems: list[Problem] = []
-        if self.batch is not None:
-            if "mode" in self.model_fields_set:
-                problems.append(
-                    (("mode",), wrong("is for single events, but batch is given; remove one of the two"), None)
-                )
-            if "max_in_flight" in self.model_fields_set and self.max_in_flight < self.batch.max_events:
-                rule = f"need at least batch.max_events ({self.batch.max_events}), got {self.max_in_flight}"
-                problems.append((("max_in_flight",), wrong(rule), None))
-        problems += self._delayed_retry_problems()
-        if self.client_key and not self.client_cert:
-            problems.append((("client_key",), wrong("is used only with client_cert; give that too"), None))
-        problems += self._token_problems()
-        if problems:
-            raise wrong_at("DispatchOptions", problems)
-        return self
-
-    def _delayed_retry_problems(self) -> list[Problem]:
-        delayed, sink = self.delayed_retry, self.delivery.deadLetterSink
-        if delayed is None:
-            return []
-        problems: list[Problem] = []
-        if self.ordering != "none" and not delayed.out_of_order:
-            rule = (
+        given, batch, delayed, sink = (
+            self.model_fields_set,
+            self.batch,
+            self.delayed_retry,
+            self.delivery.deadLetterSink,
+        )
+        most = 0 if batch is None else batch.max_events
+        has_audiences = self.token_file is not None and self.token_file.name == AUDIENCE
+        refuse(
+            "DispatchOptions",
+            (
+                batch is not None and "mode" in given,
+                "mode",
+                "is for single events, but batch is given; remove one of the two",
+            ),
+            (
+                "max_in_flight" in given and self.max_in_flight < most,
+                "max_in_flight",
+                f"need at least batch.max_events ({most}), got {self.max_in_flight}",
+            ),
+            (
+                delayed is not None and self.ordering != "none" and not delayed.out_of_order,
+                ("delayed_retry", "out_of_order"),
                 f"needs to be true with ordering: {self.ordering}, for later events overtake one that waits; or set "
-                "ordering: none"
-            )
-            problems.append((("delayed_retry", "out_of_order"), wrong(rule), None))
-        if sink is not None and sink.topic in delayed.topics:
-            rule = f"is {sink.topic}, which is where events wait to be sent again; choose another topic"
-            problems.append((("delivery", "deadLetterSink"), wrong(rule), None))
-        return problems
+                "ordering: none",
+            ),
+            (
+                sink is not None and sink.topic in self.retry_topics,
+                ("delivery", "deadLetterSink"),
+                f"is {sink and sink.topic}, which is where events wait to be sent again; choose another topic",
+            ),
+            (self.client_key and not self.client_cert, "client_key", "is used only with client_cert; give that too"),
+            (
+                self.token_file and any(name.lower() == "authorization" for name in self.headers),
+                "token_file",
+                "is sent as the header authorization, which headers has",
+            ),
+            *(
+                (
+                    not has_audiences,
+                    place,
+                    f"is used only with a token_file such as /folder/{AUDIENCE}",
+                )
+                for place in self._audiences
+            ),
+        )
+        return self
 
     @property
     def retry_topics(self) -> tuple[str, ...]:
-        """Topics that the subscription reads beside the channel's: those in which its events wait."""
+        """Topics that the subscription reads beside the channel's: its events wait there."""
         return () if self.delayed_retry is None else tuple(dict.fromkeys(self.delayed_retry.topics))
 
     @property
     def audiences(self) -> frozenset[str]:
-        """Whom tokens are for that receivers are sent."""
-        sink = self.delivery.deadLetterSink
-        given = (self.subscriberAudience, self.replyAudience, sink.audience if sink is not None else None)
-        return frozenset(audience for audience in given if audience is not None)
+        """The audiences of the tokens that receivers are sent."""
+        return frozenset(self._audiences.values())
 
-    def _token_problems(self) -> list[Problem]:
-        problems: list[Problem] = []
-        if self.token_file and any(name.lower() == "authorization" for name in self.headers):
-            problems.append((("token_file",), wrong("is sent as the header authorization, which headers has"), None))
+    @property
+    def _audiences(self) -> dict[tuple[str, ...], str]:
+        """The audience of each receiver that has one, by its place in the options."""
         sink = self.delivery.deadLetterSink
-        audiences = {
+        found = {
             ("subscriberAudience",): self.subscriberAudience,
             ("replyAudience",): self.replyAudience,
             ("delivery", "deadLetterSink", "audience"): sink.audience if sink is not None else None,
         }
-        if self.token_file is None or self.token_file.name != AUDIENCE:
-            rule = f"is used only with a token_file such as /folder/{AUDIENCE}"
-            problems += [(place, wrong(rule), None) for place, given in audiences.items() if given is not None]
-        return problems
+        return {place: audience for place, audience in found.items() if audience is not None}
 
     @property
     def without_default(self) -> tuple[str, ...]:

@@ -1,39 +1,139 @@
-"""DispatchProcessor: takes batches in, lets their events go out one by one, and has the finished ones committed."""
+"""DispatchProcessor: posts the events of batches, and commits what is finished."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from inbound.errors import PartitionLostError
-from inbound.processors.base import BatchEventProcessor, Context
+from inbound.processors.base import BatchEventProcessor, Context, TopicWriter
 from inbound.processors.batch import Batch, BatchResponse
+from inbound.processors.dispatch.attempts import Attempts
 from inbound.processors.dispatch.counters import standing
+from inbound.processors.dispatch.delayed_retry import DelayedRetry
+from inbound.processors.dispatch.delivery import SubscriberDelivery
 from inbound.processors.dispatch.filters import left_out, passes
-from inbound.processors.dispatch.jobs import Claim
+from inbound.processors.dispatch.jobs import PartitionClaim, Traces
 from inbound.processors.dispatch.options import DispatchOptions
-from inbound.processors.dispatch.sending import Sender
-from inbound.processors.dispatch.targets import targets_of
-from inbound.processors.dispatch.traces import Traces
-from inbound.processors.dispatch.transport import Transport
-from inbound.processors.dispatch.window import Window
+from inbound.processors.dispatch.transport import Targets, Transport, targets_of
+from inbound.processors.dispatch.window import OpenEvent, SendWindow, offsets
 from inbound.processors.spans import Consumer
 from inbound.topic_partition import TopicPartition
 
-#: What is finished is committed so much later at the latest, in seconds; sooner when that part of a window is. The rest of
-#: the window must last until the commit has landed.
+
+class Sender:
+    """Sends the open events of all partitions of one subscription."""
+
+    def __init__(
+        self, options: DispatchOptions, targets: Targets, transport: Transport, loop: asyncio.AbstractEventLoop,
+        log: logging.Logger, progress: Callable[[PartitionClaim], None], open_topic: Callable[[str], TopicWriter],
+        group: str, wall: Callable[[], float], traces: Traces,
+    ) -> None:  # fmt: skip
+        """`progress` is called when an event of a claim is finished; `wall` is the Unix time in seconds."""
+        self._loop = loop
+        self._progress = progress
+        self.attempts = Attempts(options, targets, transport, loop, log, self._finished, open_topic, traces, wall)
+        self.delayed = DelayedRetry(self.attempts, group, wall)
+        self.delivery = SubscriberDelivery(self.attempts, self.delayed)
+
+    def reconfigure(self, options: DispatchOptions, targets: Targets) -> None:
+        """Send by these from now on; jobs that wait for another attempt go at once, by the new options."""
+        self.attempts.configure(options, targets)
+        self.delayed.reconfigure()
+        self.attempts.run_all()
+
+    def end(self, claim: PartitionClaim) -> None:
+        """Begin nothing more for this claim; requests in flight end as they do."""
+        claim.closing = True
+        claim.window.close()
+        for timer in (claim.delay, claim.due):
+            if timer is not None:
+                timer.cancel()
+        self.attempts.end(claim)
+
+    # -- what is sent now --------------------------------------------------------------------------------------------
+
+    def pump(self, claim: PartitionClaim) -> None:
+        """Send what may be sent now."""
+        if claim.closing:
+            return
+        if claim.window.held is not None:
+            self.delayed.hold(claim, self.pump)
+        if self.attempts.options.batch is not None:
+            self._pump_batches(claim)
+            return
+        window = claim.window
+        while (entry := window.take()) is not None:
+            self.delivery.begin(claim, [entry])
+
+    def _pump_batches(self, claim: PartitionClaim, *, full: bool = True) -> None:
+        batch, window = self.attempts.options.batch, claim.window
+        assert batch is not None
+        while window.ready:
+            if full and batch.max_delay and window.unsent < batch.max_events and window.room_left:
+                if claim.delay is None:
+                    claim.delay = self._loop.call_later(batch.max_delay, self._delay_over, claim)
+                return
+            first = window.take()
+            assert first is not None
+            count, size = 1, self.delivery.size(first)
+
+            def fits(entry: OpenEvent) -> bool:
+                nonlocal count, size
+                size += self.delivery.size(entry) + 1
+                count += 1
+                return count <= batch.max_events and size <= batch.max_bytes
+
+            self.delivery.begin(claim, [first, *window.take_more(first, fits)])
+
+    def _delay_over(self, claim: PartitionClaim) -> None:
+        claim.delay = None
+        if not claim.closing and self.attempts.options.batch is not None:
+            self._pump_batches(claim, full=False)
+
+    def _finished(self, claim: PartitionClaim) -> None:
+        self._progress(claim)
+        self.pump(claim)
+
+    # -- status; any thread ------------------------------------------------------------------------------------------
+
+    def waits(self) -> dict[TopicPartition, tuple[str, str]]:
+        """Return what partitions wait for: a kind (see BatchEventProcessor.waits) and why."""
+        return {tp: ("limit", text) for tp, text in self.attempts.limits.waits().items()} | self.troubles()
+
+    @property
+    def waiting_dead_letters(self) -> int:
+        """How many events the dead letter sink refuses."""
+        return sum(job.step.kind == "dead-letters" and job.problem is not None for job in dict(self.attempts.failed))
+
+    def troubles(self) -> dict[TopicPartition, tuple[str, str]]:
+        """Return the first event of each partition that is not taken, with its kind of trouble and why."""
+        found: dict[TopicPartition, tuple[int, str, str]] = {}
+        for job in [*dict(self.attempts.failed), *dict(self.attempts.stopped)]:
+            if job.problem is None:
+                continue
+            tp, offset = job.claim.tp, job.entries[0].offset
+            if tp not in found or offset < found[tp][0]:
+                kind = "undecodable" if job.step is job.first and job.undecodable is not None else job.step.kind
+                found[tp] = offset, kind, f"offset {offsets(job.entries)}: {job.problem}"
+        return {tp: (kind, text) for tp, (_, kind, text) in found.items()}
+
+
+#: What is finished is committed after so many seconds, sooner when that part of a window is. The rest of the window
+#: must last until the commit has landed.
 COMMIT_WITHIN, COMMIT_PART = 0.1, 0.25
-#: How long a partition that is given up waits for the requests that are under way; others want to go on with it. Seconds.
+#: How long the release of a partition waits for its requests in flight: its next owner waits. Seconds.
 LONGEST_DRAIN = 5.0
 
 MakeTransport = Callable[[asyncio.AbstractEventLoop], Transport]
 
 
 class DispatchProcessor(BatchEventProcessor):
-    """Posts each event to the subscriber, with as many under way as the options allow; commits what is finished."""
+    """Posts events to the subscriber within the options; commits what is finished."""
 
     Options = DispatchOptions
     #: Requests are slow beside reading, and a process may have many subscriptions.
@@ -49,8 +149,8 @@ class DispatchProcessor(BatchEventProcessor):
     def __init__(self, make_transport: MakeTransport | None = None) -> None:
         """`make_transport` takes the place of what `transport` in the options says."""
         self._make_transport = make_transport
-        self._claims: dict[TopicPartition, Claim] = {}
-        self._dirty: dict[Claim, None] = {}
+        self._claims: dict[TopicPartition, PartitionClaim] = {}
+        self._dirty: dict[PartitionClaim, None] = {}
         self._flush_planned = False
         self._late: asyncio.TimerHandle | None = None
         self.generation: int | None = None
@@ -69,12 +169,11 @@ class DispatchProcessor(BatchEventProcessor):
             options, targets, make(self._loop), self._loop, context.log, self._progressed, context.open_topic,
             context.group, context.clock.wall, Traces(context.tracing, Consumer(context.group, context.consumer_id)),
         )  # fmt: skip
-        self._sender.counters.wall = context.clock.wall
 
     def reconfigure(self, options: DispatchOptions, generation: int | None = None, *, wait: float = 5.0) -> None:
-        """Go by `options` from now on; partitions and what is open stay. Any thread but the event loop's.
+        """Use `options` from now on; partitions and open events stay. Any thread but the event loop's.
 
-        Waits until that is done, so many seconds at most.
+        Waits until that is done, `wait` seconds at most.
 
         Raises:
             ConfigError: a file that they name cannot be used; the old ones go on.
@@ -95,19 +194,19 @@ class DispatchProcessor(BatchEventProcessor):
         done.wait(wait)
 
     async def close(self) -> None:
-        """Give up what is under way, and close all connections."""
-        for claim in list(self._claims.values()):  # given up without a word: the loop goes on, for others
+        """Give up the requests in flight, and close all connections; the loop goes on, for other channels."""
+        for claim in list(self._claims.values()):
             self._forget(claim)
         if self._late is not None:
             self._late.cancel()
-        self._sender.close()
+        self._sender.attempts.close()
 
     # -- batches -----------------------------------------------------------------------------------------------------
 
     def room(self, partition: TopicPartition, committed: int) -> int:
         claim = self._claims.get(partition)
         if claim is None:
-            return self._sender.options.window
+            return self._sender.attempts.options.window
         return claim.window.room(committed)
 
     async def on_next_batch(self, batch: Batch) -> BatchResponse:
@@ -116,18 +215,18 @@ class DispatchProcessor(BatchEventProcessor):
         if claim is not None and (
             claim.batch.claim is not batch.claim or batch.first_offset < claim.window.next_offset
         ):
-            self._forget(claim)  # claimed anew, or reading was moved back: what is open will be read again
+            self._forget(claim)  # another claim, or reading was moved back: open events are read again
             claim = None
         if claim is None:
-            options = self._sender.options
-            claim = Claim(tp, Window(options.window, options.ordering), batch, batch.first_offset)
+            options = self._sender.attempts.options
+            claim = PartitionClaim(tp, SendWindow(options.window, options.ordering), batch, batch.first_offset)
             self._claims[tp] = claim
         claim.batch = batch
         self._admit(claim, batch)
         self._sender.pump(claim)
         return BatchResponse.next()
 
-    def _admit(self, claim: Claim, batch: Batch) -> None:
+    def _admit(self, claim: PartitionClaim, batch: Batch) -> None:
         topics, records = self._sender.delayed.topics, batch.records
         hold = batch.topic in topics
         if not hold and self._passes is None:
@@ -137,12 +236,12 @@ class DispatchProcessor(BatchEventProcessor):
         filtered = left_out(self._passes, records) - others if self._passes is not None else set()
         claim.window.admit(records, batch.next_offset, hold=hold, pass_over=others | filtered)
         if others or filtered:
-            self._sender.counters.passed_over += len(others)
-            self._sender.counters.filtered += len(filtered)
+            self._sender.attempts.counters.passed_over += len(others)
+            self._sender.attempts.counters.filtered += len(filtered)
             self._progressed(claim)
 
     async def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> BatchResponse | None:
-        """Wait for what is under way, and commit what is finished; what waits to be sent again is the next owner's."""
+        """Wait for the requests in flight, and commit what is finished; the next owner sends the rest again."""
         claim = self._claims.pop(partition, None)
         if claim is None:
             return None
@@ -168,7 +267,7 @@ class DispatchProcessor(BatchEventProcessor):
             self._forget(claim)
         return None
 
-    def _forget(self, claim: Claim) -> None:
+    def _forget(self, claim: PartitionClaim) -> None:
         self._sender.end(claim)
         claim.lost = True
         self._dirty.pop(claim, None)
@@ -176,8 +275,8 @@ class DispatchProcessor(BatchEventProcessor):
 
     # -- commits -----------------------------------------------------------------------------------------------------
 
-    def _progressed(self, claim: Claim) -> None:
-        """An event is finished; the rest of those that end in the same step are waited for."""
+    def _progressed(self, claim: PartitionClaim) -> None:
+        """An event is finished: commit, together with those that end in the same step of the loop."""
         if claim.closing:
             return
         self._dirty[claim] = None
@@ -186,9 +285,9 @@ class DispatchProcessor(BatchEventProcessor):
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Have the fronts committed when a good part of a window stands behind one; else a little later.
+        """Commit all fronts once a good part of one window is finished; else a little later.
 
-        All of them then: commits that come together share a transaction.
+        All at once, for commits that come together share a transaction.
         """
         self._flush_planned = False
         if any(c.window.passed - c.passed >= COMMIT_PART * c.window.size for c in self._dirty):
@@ -223,7 +322,7 @@ class DispatchProcessor(BatchEventProcessor):
         return {**sent, **delayed, **self._sender.waits()}
 
     def _delayed(self) -> dict[TopicPartition, str]:
-        """Return until when partitions of retry topics wait of which nothing is under way."""
+        """Return until when partitions of retry topics wait that have nothing in flight."""
         found = {}
         for tp, claim in dict(self._claims).items():
             timer, record = claim.due, claim.window.held
@@ -234,29 +333,29 @@ class DispatchProcessor(BatchEventProcessor):
         return found
 
     def status(self) -> Mapping[str, Any]:
-        sender = self._sender
-        problems = sender.problems()
+        sender, attempts = self._sender, self._sender.attempts
+        problems = {str(tp): text for tp, (_, text) in sender.troubles().items()}
         claims = list(dict(self._claims).values())
         return {
-            "subscriber": sender.targets.subscriber.shown,
-            "subscriber_problem": sender.problem,
+            "subscriber": attempts.targets.subscriber.shown,
+            "subscriber_problem": sender.delivery.problem,
             "in_flight": sum(claim.sending for claim in claims),
             "open": sum(claim.window.open for claim in claims),
             "waiting_dead_letters": sender.waiting_dead_letters,
-            "waiting_for_limits": sender.waiting_for_limits,
+            "waiting_for_limits": attempts.limits.waiting,
             "delayed": {str(tp): text for tp, text in self._delayed().items()},
             "standing": standing(problems),
             "partitions": problems,
-            **sender.counters.as_dict(),
+            **attempts.counters.as_dict(),
         }
 
 
 def transport_of(options: DispatchOptions) -> MakeTransport:
-    """Return what makes the transport that the options ask for."""
+    """Return what makes the transport that the options name."""
     if options.transport == "requests":
         from inbound.processors.dispatch.requests_transport import RequestsTransport
 
         return RequestsTransport
-    from inbound.http1.client import Client
+    from inbound.http.client.client import Client
 
     return Client

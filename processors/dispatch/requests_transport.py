@@ -1,11 +1,9 @@
-"""The transport over `requests`, each request in a thread: slower, but adapters and authentication plug in."""
+"""The transport over `requests`, a thread each: slower, but adapters plug in."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 
@@ -15,16 +13,10 @@ from urllib3.exceptions import ReadTimeoutError
 from urllib3.util.ssl_ import create_urllib3_context
 
 from inbound.config.units import format_duration
-from inbound.daemon_threads import DaemonThreads
-from inbound.processors.dispatch.transport import (
-    MOST_READ,
-    MOST_READ_OF_A_REPLY,
-    Answer,
-    Done,
-    Target,
-    Transport,
-)
+from inbound.http.client.client import retry_after
+from inbound.processors.dispatch.transport import Answer, Done, Target, Transport
 from inbound.processors.sinks.http_client import TIMED_POOLS
+from inbound.runtime.driver import DaemonThreads
 
 #: Requests at a time, for all targets; each has a thread.
 THREADS = 64
@@ -32,7 +24,10 @@ _CHUNK = 16 * 1024
 
 
 class TimedAdapter(HTTPAdapter):
-    """An adapter whose read timeout is for the whole answer, however slowly its bytes come; of `requests` it is for each read."""
+    """An adapter whose read timeout is for the whole answer.
+
+    That of `requests` is for each read.
+    """
 
     def __init__(self, *args: Any, ca_text: str | None = None, **more: Any) -> None:
         """`ca_text`: certificates in PEM, of those who may sign the receiver's beside those that `requests` knows."""
@@ -48,7 +43,10 @@ class TimedAdapter(HTTPAdapter):
 
 
 class RequestsTransport(Transport):
-    """Posts by `requests.Session`s, one for each target. To plug something in, make a subclass and override `session`."""
+    """Posts by `requests.Session`s, one for each target.
+
+    To plug something in, make a subclass and override `session`.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -62,7 +60,7 @@ class RequestsTransport(Transport):
         session.trust_env = False
         session.cookies.set_policy(
             DefaultCookiePolicy(allowed_domains=())
-        )  # else a subscriber's would be kept, and sent, for ever
+        )  # else cookies of a subscriber would be kept, and sent
         adapter = TimedAdapter(
             pool_connections=1, pool_maxsize=target.connections, max_retries=0, pool_block=True, ca_text=target.ca_text
         )
@@ -100,7 +98,6 @@ class RequestsTransport(Transport):
             name, _, value = line.decode("latin-1").partition(":")
             headers[name] = value.strip()
         deadline = time.monotonic() + target.timeout
-        most = MOST_READ_OF_A_REPLY if target.wants_reply else MOST_READ
         late = Answer(0, problem=f"no whole answer within timeout ({format_duration(target.timeout)})")
         try:
             with session.post(
@@ -112,15 +109,15 @@ class RequestsTransport(Transport):
                     if time.monotonic() > deadline:
                         return late
                     taken += chunk
-                    if len(taken) > most:
+                    if len(taken) > target.most_read:
                         break
                 received = [(n.lower().encode(), v.encode("latin-1")) for n, v in response.headers.items()]
                 return Answer(
                     response.status_code,
                     received if target.wants_reply else (),
-                    bytes(taken[:most]),
-                    _seconds(response.headers) if response.status_code >= 300 else None,
-                    cut=len(taken) > most,
+                    bytes(taken[: target.most_read]),
+                    retry_after(received) if response.status_code >= 300 else None,
+                    cut=len(taken) > target.most_read,
                 )
         except requests.ConnectTimeout:
             return Answer(
@@ -130,20 +127,5 @@ class RequestsTransport(Transport):
             return late
         except requests.exceptions.SSLError as error:
             return Answer(0, problem=f"TLS: {error}; correct `ca_file` or `client_cert`, or the receiver's certificate")
-        except Exception as error:  # whatever an adapter raises: there was no answer
+        except Exception as error:  # an adapter raises anything: there was no answer
             return Answer(0, problem=f"the connection broke ({type(error).__name__}: {error})")
-
-
-def _seconds(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that Retry-After asks for; None where it does not, or cannot be read.
-
-    A date counts from the answer's own Date: the receiver's clock is not ours.
-    """
-    retry_after = headers.get("Retry-After", "")
-    if retry_after.isascii() and retry_after.isdigit():
-        return float(retry_after)
-    try:
-        until, now = (parsedate_to_datetime(text) for text in (retry_after, headers.get("Date", "")))
-        return max(0.0, (until - now).total_seconds())
-    except (TypeError, ValueError, OverflowError):
-        return None

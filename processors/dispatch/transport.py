@@ -1,24 +1,96 @@
-"""What carries a request to a receiver and its answer back: where another one can be plugged in."""
+"""The receivers of a subscription, and the transport that carries requests there."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from pathlib import Path
+from typing import NamedTuple, Protocol
+from urllib.parse import quote
 
-from inbound.http1.exchange import MOST_READ as MOST_READ
-from inbound.http1.exchange import MOST_READ_OF_A_REPLY as MOST_READ_OF_A_REPLY
-from inbound.http1.exchange import Answer as Answer
-from inbound.http1.exchange import Done as Done
-from inbound.http1.exchange import Target as Target
+from inbound.config.http_values import AUDIENCE, DISPATCHED
+from inbound.errors import ConfigError
+from inbound.http.client.exchange import Answer, Done, Target
+from inbound.processors.dispatch.options import DispatchOptions
+from inbound.processors.http_headers import header_text, line_in, tls_context
+
+__all__ = ["Answer", "Done", "Target", "Targets", "Transport", "targets_of"]
 
 
 class Transport(Protocol):
-    """Posts requests, many at a time. For the thread of one event loop. `inbound.http1.client.Client` is the usual one."""
+    """Posts requests, many at a time.
+
+    For the thread of one event loop. `inbound.http.client.client.Client` is the usual one.
+    """
 
     def post(self, target: Target, lines: list[bytes], body: bytes, done: Done) -> None:
-        """Send a request of these header lines, once; `done` is called with what came of it, never from within."""
+        """Send a request of these header lines, once; `done` is called with the answer, later."""
 
     def retire(self, target: Target) -> None:
-        """Nothing more is sent to `target`: its connections can be closed when what is under way has ended."""
+        """Nothing more is sent to `target`: close its connections when the requests in flight have ended."""
 
     def close(self) -> None:
-        """Close all connections; requests under way are given up, and nobody is told."""
+        """Close all connections; requests in flight are given up, without a call of `done`."""
+
+
+_USER_AGENT = b"user-agent: inbound"
+#: Knative's dispatchers ask for replies always; a subscriber may go by it.
+_PREFER = b"prefer: reply"
+
+
+class Targets(NamedTuple):
+    """The receivers that one subscription posts to."""
+
+    subscriber: Target
+    reply: Target | None
+    dead_letters: Target | None
+
+
+def targets_of(options: DispatchOptions) -> Targets:
+    """Read the files that the options name, and return the targets.
+
+    Raises:
+        ConfigError: a file cannot be used.
+    """
+    if options.ca_file or options.client_cert:  # found out now, not with the first request
+        tls_context("dispatch", options.ca_file, options.client_cert, options.client_key)
+    given = {name.lower() for name in options.headers}
+    headers = [line for line in (_USER_AGENT, _PREFER) if line.partition(b":")[0].decode() not in given]
+    headers += [f"{name}: {header_text('dispatch', name, value)}".encode() for name, value in options.headers.items()]
+    file, reply, sink = options.token_file, options.replyUri, options.delivery.deadLetterSink
+    each_its_own = file is not None and file.name == AUDIENCE
+
+    def target(url: str, lines: list[bytes], token: Path | None, ca_text: str | None, *, wants_reply: bool) -> Target:
+        authorization = [b"authorization: Bearer " + _token(token)] if token is not None else []
+        return Target(
+            url,
+            options.delivery.timeout,
+            min(options.connect_timeout, options.delivery.timeout),
+            options.connections,
+            (f"{DISPATCHED}: 1".encode(), *lines, *authorization),
+            wants_reply,
+            options.ca_file,
+            options.client_cert,
+            options.client_key,
+            ca_text,
+        )
+
+    def of_audience(audience: str | None) -> Path | None:
+        if file is None or audience is None or not each_its_own:
+            return None
+        return file.parent / quote(audience, safe="")
+
+    def other(url: str | None, audience: str | None, ca_text: str | None) -> Target | None:
+        return None if url is None else target(url, [_USER_AGENT], of_audience(audience), ca_text, wants_reply=False)
+
+    token = of_audience(options.subscriberAudience) if each_its_own else file
+    return Targets(
+        target(options.subscriberUri, headers, token, options.subscriberCACerts, wants_reply=reply is not None),
+        other(reply, options.replyAudience, options.replyCACerts),
+        other(sink.uri, sink.audience, sink.CACerts) if sink is not None else None,
+    )
+
+
+def _token(file: Path) -> bytes:
+    token = line_in(file, "dispatch: token_file", "token_file")
+    if " " in token:
+        raise ConfigError(f"dispatch: token_file: {file} must hold a token alone, without blanks or Bearer; correct it")
+    return token.encode()

@@ -1,4 +1,6 @@
-"""Which events of one partition may be sent now, and up to where everything is finished. Pure: no I/O, no clock.
+"""The open events of one partition, in order.
+
+Pure: no I/O, no clock.
 
 An event is open from its admission until it is finished (delivered, dead-lettered, or passed over). Those of one lane
 go one after the other: a lane is the whole partition, or one record key; without order every event has its own.
@@ -7,7 +9,7 @@ Of a partition whose events wait for their time, admitted ones are held first, i
 they are let go.
 
 The window counts from the group's commit, not from the first open event: what is finished behind an open one is sent
-again after a crash just as what is on its way. What is passed over is not sent, so it does not count; it is read again,
+again after a crash just as what is in flight. What is passed over is not sent, so it does not count; it is read again,
 and has a bound of its own.
 """
 
@@ -33,10 +35,10 @@ class Lane:
     def __init__(self, key: bytes | None) -> None:
         self.key = key
         self.out = 0  # events of it that are being sent, in one request
-        self.waiting: deque[Entry] = deque()
+        self.waiting: deque[OpenEvent] = deque()
 
 
-class Entry:
+class OpenEvent:
     """One open event."""
 
     __slots__ = ("finished", "lane", "payload", "record")
@@ -45,14 +47,14 @@ class Entry:
         self.record = record
         self.lane = lane  # None: nothing need wait for it
         self.finished = False
-        self.payload: object = None  # what the sender keeps with it
+        self.payload: object = None  # its encoded form in a batch
 
     @property
     def offset(self) -> int:
         return self.record.offset
 
 
-class Window:
+class SendWindow:
     """The open events of one partition, from one claim of it."""
 
     def __init__(self, size: int, ordering: Ordering) -> None:
@@ -64,14 +66,16 @@ class Window:
         self.in_flight = 0
         self.unsent = 0  # admitted and not taken
         self.passed = 0  # events that the front has passed
-        self._open: deque[Entry] = deque()  # in offset order; finished ones in between stay until those before them are
+        self._open: deque[OpenEvent] = (
+            deque()
+        )  # in offset order; finished ones in between stay until those before them are
         self._admitted: deque[int] = deque()  # offsets behind the commit
         #: What was passed over behind the commit: of each batch its last offset, and how many; and all together.
         self._passed_over: deque[tuple[int, int]] = deque()
         self._passed_over_records = 0
-        self._ready: deque[Entry] = deque()
+        self._ready: deque[OpenEvent] = deque()
         self._lanes: dict[bytes | None, Lane] = {}
-        self._held: deque[Entry] = deque()
+        self._held: deque[OpenEvent] = deque()
 
     @property
     def held(self) -> Record | None:
@@ -121,7 +125,7 @@ class Window:
         for record in records:
             if record.offset in pass_over:
                 continue
-            entry = Entry(record)
+            entry = OpenEvent(record)
             self._open.append(entry)
             self._admitted.append(record.offset)
             if hold:
@@ -137,7 +141,7 @@ class Window:
         """The time of the first held event has come."""
         self._line_up(self._held.popleft())
 
-    def _line_up(self, entry: Entry) -> None:
+    def _line_up(self, entry: OpenEvent) -> None:
         record = entry.record
         self.unsent += 1
         if self.ordering == "none" or (self.ordering == "key" and record.key is None):
@@ -152,9 +156,9 @@ class Window:
             lane.waiting.append(entry)
         else:
             self._ready.append(entry)
-            lane.out = 1  # reserved: whoever comes after it waits
+            lane.out = 1  # reserved: the next of its lane waits
 
-    def take(self) -> Entry | None:
+    def take(self) -> OpenEvent | None:
         """Return an event to be sent now, or None."""
         if not self._ready:
             return None
@@ -162,10 +166,10 @@ class Window:
         self.unsent -= 1
         return self._ready.popleft()
 
-    def take_more(self, first: Entry, fits: Callable[[Entry], bool]) -> list[Entry]:
+    def take_more(self, first: OpenEvent, fits: Callable[[OpenEvent], bool]) -> list[OpenEvent]:
         """Return what may go with `first` in one request, as long as each `fits`: lane by lane, each in its order."""
-        taken: list[Entry] = []
-        entry: Entry = first
+        taken: list[OpenEvent] = []
+        entry: OpenEvent = first
         while True:
             lane = entry.lane
             while lane is not None and lane.waiting:
@@ -178,7 +182,7 @@ class Window:
             entry = self._ready.popleft()
             taken.append(entry)
 
-    def finish(self, entry: Entry) -> None:
+    def finish(self, entry: OpenEvent) -> None:
         """Close an event that was taken; the next of its lane may go when the last of its request is closed."""
         entry.finished = True
         self.in_flight -= 1
@@ -200,35 +204,35 @@ class Window:
             self.passed += 1
 
     def close(self) -> None:
-        """Send nothing more; what is on its way may still be finished."""
+        """Send nothing more; events in flight may still be finished."""
         self._ready.clear()
         self._held.clear()
         self.unsent = 0
         for lane in self._lanes.values():
             lane.waiting.clear()
 
-    def _out(self, taken: list[Entry]) -> list[Entry]:
+    def _out(self, taken: list[OpenEvent]) -> list[OpenEvent]:
         self.in_flight += len(taken)
         self.unsent -= len(taken)
         return taken
 
 
-def offsets(entries: Iterable[Entry]) -> str:
+def offsets(entries: Iterable[OpenEvent]) -> str:
     """Return the offsets of these for a message: `17`, or `17 to 116 (100 events)`."""
     found = [entry.offset for entry in entries]
     return str(found[0]) if len(found) == 1 else f"{min(found)} to {max(found)} ({len(found)} events)"
 
 
 #: Events that go together, and what their sender keeps with them.
-Part = tuple[list[Entry], int]
+RequestPart = tuple[list[OpenEvent], int]
 
 
-def in_turn(parts: Sequence[Part]) -> list[list[Part]]:
+def in_turn(parts: Sequence[RequestPart]) -> list[list[RequestPart]]:
     """Return chains of these parts, which are in order: all chains at once, the parts of each one after the other.
 
     Parts that share a lane are in one chain; the first chain begins with the first part.
     """
-    chains: dict[int, list[Part]] = {}  # by the number of the first part
+    chains: dict[int, list[RequestPart]] = {}  # by the number of the first part
     chain_of: dict[Lane, int] = {}
     for number, part in enumerate(parts):
         lanes = {entry.lane for entry in part[0] if entry.lane is not None}

@@ -1,4 +1,4 @@
-"""The two classes that a sink of the `simple` processor can be: it takes batches, or one event after the other."""
+"""The base classes of sinks: for batches, or for single events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 class Sink:
-    """What both kinds have in common. Made without arguments; `open` brings the options.
+    """What both kinds have in common.
+
+    Made without arguments; `open` brings the options.
 
     Set `Options` to a pydantic model to have the sink's options validated before anything starts; a sink without one
     takes no options. `send` is called in up to `workers` threads at once, for different partitions: lock what they

@@ -1,8 +1,9 @@
-"""One entry of the `simple` processor's `sinks`: which class, and with what options."""
+"""One entry of the `simple` processor's `sinks`: class and options."""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from pydantic import (
@@ -19,9 +20,39 @@ from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCu
 
 from inbound.config import schema
 from inbound.config.problems import unknown_key
-from inbound.config.values import wrong, wrong_at
+from inbound.config.values import MODULE_CLASS, wrong, wrong_at
 from inbound.processors.sinks.base import BatchEventSink, EventSink, Sink
-from inbound.processors.sinks.schema import sink_schema
+
+_OWN = {"type": "string", "pattern": f"^{MODULE_CLASS}$"}
+
+
+def sink_schema(shipped: Mapping[str, type[Sink]], handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    """Return the schema of a name alone, or of a mapping with `type` and the sink's own options beside it."""
+    entries = {name: _entry(name, sink, handler) for name, sink in shipped.items()}
+    alone = [name for name, entry in entries.items() if entry["required"] == ["type"]]
+    own = {
+        "title": "module:Class",
+        "type": "object",
+        "properties": {"type": {**_OWN, "description": "module:Class of a sink of your own."}},
+        "required": ["type"],
+    }
+    description = "The sink's name, or a mapping of its `type` and its own options."
+    return {"description": description, "anyOf": [{"enum": alone}, _OWN, *entries.values(), own]}
+
+
+def _entry(name: str, sink: type[Sink], handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if sink.Options is not None:
+        options = handler.resolve_ref_schema(handler(sink.Options.__pydantic_core_schema__))
+    return {
+        "title": name,
+        "description": (sink.__doc__ or "").partition("\n\n")[0],
+        "type": "object",
+        "properties": {"type": {"const": name}, **options.get("properties", {})},
+        "required": ["type", *options.get("required", ())],
+        "additionalProperties": False,
+    }
+
 
 SinkClass: TypeAlias = type[BatchEventSink] | type[EventSink]
 
@@ -86,7 +117,7 @@ def load_sink_class(name: str) -> SinkClass:
         raise ValueError(f"there is no sink {name!r}; allowed: {_ALLOWED}")
     try:
         found = getattr(importlib.import_module(module_name), class_name, None)
-    except Exception as error:  # whatever the user's module raises while it is imported
+    except Exception as error:  # the user's module may raise anything
         raise ValueError(f"sink {name!r}: importing {module_name} failed: {type(error).__name__}: {error}") from error
     if found is None:
         raise ValueError(f"sink {name!r}: module {module_name} has no {class_name}")

@@ -10,17 +10,18 @@ from cloudevents.core.v1.event import CloudEvent
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from urllib3.util import Url, parse_url
 
-from inbound.config.values import Part, Problem, duration, wrong, wrong_at
+from inbound.config.http_values import HeaderFile, header_names, header_value, http_url
+from inbound.config.values import StrictModel, duration, refuse
 from inbound.processors.base import Context
 from inbound.processors.batch import Batch, Record
 from inbound.processors.cloudevents_http import HttpMessage, encode_batch, encode_binary, encode_structured
-from inbound.processors.http_values import HeaderFile, header_names, header_text, header_value, http_url, tls_context
-from inbound.processors.sinks.base import BatchEventSink, EventSink
+from inbound.processors.http_headers import header_text, tls_context
+from inbound.processors.sinks.base import BatchEventSink, EventSink, Sink
 from inbound.processors.sinks.http_client import HttpClient
 from inbound.processors.spans import Spans, posted
 
 
-class HttpOptions(Part):
+class HttpOptions(StrictModel):
     """Where to post, what, and how long that may take."""
 
     url: Annotated[str, BeforeValidator(http_url)] = Field(
@@ -45,62 +46,77 @@ class HttpOptions(Part):
 
     @model_validator(mode="after")
     def _check(self) -> HttpOptions:
-        problems: list[Problem] = []
-        if self.batch and "mode" in self.model_fields_set:
-            problems.append((("mode",), wrong("is for single events, but batch is true; remove one of the two"), None))
-        if self.client_key and not self.client_cert:
-            problems.append((("client_key",), wrong("is used only with client_cert; give that too"), None))
-        if not self.url.lower().startswith("https:"):
-            for name in ("ca_file", "client_cert"):
-                if getattr(self, name):
-                    problems.append(((name,), wrong("is used only where url is https; change one of the two"), None))
-        if problems:
-            raise wrong_at("HttpOptions", problems)
+        is_https = self.url.lower().startswith("https:")
+        refuse(
+            "HttpOptions",
+            (
+                self.batch and "mode" in self.model_fields_set,
+                "mode",
+                "is for single events, but batch is true; remove one of the two",
+            ),
+            (self.client_key and not self.client_cert, "client_key", "is used only with client_cert; give that too"),
+            *(
+                (
+                    getattr(self, name) and not is_https,
+                    name,
+                    "is used only where url is https; change one of the two",
+                )
+                for name in ("ca_file", "client_cert")
+            ),
+        )
         return self
 
 
-class HttpSink(EventSink):
-    """Posts each event to a URL; 2xx is success, anything else an error. Nothing is tried twice here."""
+class _Posting(Sink):
+    """What both kinds have in common: the client, and the spans."""
 
     Options = HttpOptions
-
-    @classmethod
-    def made_for(cls, options: HttpOptions) -> HttpSink | HttpBatchSink:
-        return HttpBatchSink() if options.batch else cls()
 
     def open(self, context: Context) -> None:
         """Read the files that are named. Raises ConfigError; the receiver need not be there yet."""
         options: HttpOptions = context.options
         self._encode = encode_binary if options.mode == "binary" else encode_structured
-        self._client = _client(options)
+        url: Url = parse_url(options.url)
+        tls = None
+        if url.scheme == "https":
+            tls = tls_context("http sink", options.ca_file, options.client_cert, options.client_key)
+        self._client = HttpClient(
+            url,
+            headers={name: header_text("http sink", name, value) for name, value in options.headers.items()},
+            connect_timeout=options.connect_timeout,
+            timeout=options.timeout,
+            tls=tls,
+        )
         self._tracing = context.tracing
-
-    def send(self, event: CloudEvent) -> None:
-        """Post `event`. Raises SinkError, or ValueError for an event that HTTP cannot carry."""
-        self._client.deliver(self._encode(event))
-
-    def send_record(self, event: CloudEvent, record: Record) -> None:
-        """Do what `send` does, in the trace of the record."""
-        spans = self._tracing.spans
-        if spans is None or type(self).send is not HttpSink.send:  # what somebody's own class does with it comes first
-            self.send(event)
-        else:
-            _deliver(self._client, spans, self._encode(event), [event], [record])
 
     def close(self) -> None:
         self._client.close()
 
 
-class HttpBatchSink(BatchEventSink):
+class HttpSink(_Posting, EventSink):
+    """Posts each event to a URL. 2xx is success, anything else an error. Nothing is tried twice here."""
+
+    @classmethod
+    def made_for(cls, options: HttpOptions) -> HttpSink | HttpBatchSink:
+        return HttpBatchSink() if options.batch else cls()
+
+    def send(self, event: CloudEvent) -> None:
+        """Post `event`. Raises SinkError, or ValueError for an event that HTTP cannot carry."""
+        self._client.check(self._client.post(self._encode(event)))
+
+    def send_record(self, event: CloudEvent, record: Record) -> None:
+        """Do what `send` does, in the trace of the record."""
+        spans = self._tracing.spans
+        if spans is None or type(self).send is not HttpSink.send:  # a subclass has its own `send`
+            self.send(event)
+        else:
+            _deliver(self._client, spans, self._encode(event), [event], [record])
+
+
+class HttpBatchSink(_Posting, BatchEventSink):
     """Posts all events of a batch in one request."""
 
-    Options = HttpOptions
     takes_other_records = False
-
-    def open(self, context: Context) -> None:
-        """Read the files that are named. Raises ConfigError; the receiver need not be there yet."""
-        self._client = _client(context.options)
-        self._tracing = context.tracing
 
     def send(self, batch: Batch) -> None:
         """Post the events of `batch`. Raises SinkError, or ValueError for an event that JSON cannot carry."""
@@ -109,12 +125,9 @@ class HttpBatchSink(BatchEventSink):
         spans = self._tracing.spans
         message = encode_batch(batch.events)
         if spans is None:
-            self._client.deliver(message)
+            self._client.check(self._client.post(message))
         else:
             _deliver(self._client, spans, message, batch.events, batch.event_records)
-
-    def close(self) -> None:
-        self._client.close()
 
 
 def _deliver(
@@ -127,17 +140,3 @@ def _deliver(
     )
     lines = [f"{name}: {value}".encode() for name, value in began if value is not None]
     client.check(posted(client.post, message, spans.deliver(client, records, lines)))
-
-
-def _client(options: HttpOptions) -> HttpClient:
-    url: Url = parse_url(options.url)
-    headers = {name: header_text("http sink", name, value) for name, value in options.headers.items()}
-    return HttpClient(
-        url,
-        headers=headers,
-        connect_timeout=options.connect_timeout,
-        timeout=options.timeout,
-        tls=tls_context("http sink", options.ca_file, options.client_cert, options.client_key)
-        if url.scheme == "https"
-        else None,
-    )

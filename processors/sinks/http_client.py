@@ -1,4 +1,4 @@
-"""Posts to one URL: bounded in time and in what is read, never redirected, with connections kept alive."""
+"""Posts to one URL: bounded, never redirected, with connections kept alive."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import socket
 import ssl
 import time
 from collections.abc import Mapping
-from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any
 
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, Timeout
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -25,7 +24,7 @@ from urllib3.util import Url
 
 from inbound.config.units import format_duration
 from inbound.errors import SinkError
-from inbound.processors.cloudevents_http import HttpMessage
+from inbound.processors.cloudevents_http import HttpAnswer, HttpMessage
 
 #: How many idle connections are kept: more threads than this never send at once to one URL, or open new ones.
 KEPT_CONNECTIONS = 64
@@ -45,16 +44,11 @@ _ADVICE: Mapping[int, str] = {
 }
 
 
-class HttpAnswer(NamedTuple):
-    """What the receiver answered; of a body longer than `MOST_READ` only the beginning."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
 class HttpClient:
-    """Posts to one URL. Any thread; each request has a connection for itself meanwhile."""
+    """Posts to one URL.
+
+    Any thread; each request has a connection of its own.
+    """
 
     def __init__(
         self,
@@ -83,7 +77,7 @@ class HttpClient:
             self._pool = _Pool(url.host, url.port, maxsize=KEPT_CONNECTIONS, block=False)
 
     def post(self, message: HttpMessage) -> HttpAnswer:
-        """Send `message`, once, and return the answer, whatever its status.
+        """Send `message`, once, and return the answer, of any status.
 
         Raises:
             SinkError: there was no whole answer; the receiver may have got the message all the same.
@@ -113,15 +107,12 @@ class HttpClient:
             raise SinkError(f"POST {self.shown}: {self._cause(error)}") from error
         return HttpAnswer(response.status, response.headers, body[:MOST_READ])
 
-    def deliver(self, message: HttpMessage) -> None:
-        """Send `message`, once. Raises SinkError unless the answer is 2xx."""
-        self.check(self.post(message))
-
     def check(self, answer: HttpAnswer) -> None:
         """Raise SinkError unless `answer` is 2xx."""
         status = answer.status
         if not 200 <= status < 300:
-            raise SinkError(f"POST {self.shown}: answered {_named(status)}; {_advice(status)}")
+            said = f"{status} {http.client.responses.get(status, '')}".strip()
+            raise SinkError(f"POST {self.shown}: answered {said}; {_advice(status)}")
 
     def close(self) -> None:
         """Close the connections that are idle."""
@@ -149,13 +140,6 @@ class HttpClient:
         return f"the connection broke: {error}; see to the receiver"
 
 
-def _named(status: int) -> str:
-    try:
-        return f"{status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        return str(status)
-
-
 def _advice(status: int) -> str:
     if 300 <= status < 400:
         return "redirects are not followed: put the address itself in `url`"
@@ -163,10 +147,10 @@ def _advice(status: int) -> str:
 
 
 class _UntilDeadline(io.RawIOBase):
-    """A socket's reading side that ends at a time, however slowly bytes come.
+    """A socket's reading side that ends at a time.
 
-    The timeout of a socket is for each read alone: a receiver that sends a byte now and then could hold a thread for
-    ever.
+    The timeout of a socket is for each read alone: a receiver that sends a byte now and then could hold a thread without
+    end.
     """
 
     def __init__(self, raw: io.RawIOBase, sock: socket.socket, deadline: float) -> None:
@@ -190,7 +174,7 @@ class _UntilDeadline(io.RawIOBase):
 
 
 class _TimedResponse(http.client.HTTPResponse):
-    """An answer that must have come whole in the time that was left when the request had been sent."""
+    """An answer that must come whole in the time that is left."""
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)

@@ -8,20 +8,19 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from inbound.config.values import StrictModel
 from inbound.errors import ConfigError
 from inbound.processors.base import Context
-from inbound.processors.batch import Batch, Record
+from inbound.processors.batch import Batch
 from inbound.processors.cloudevents_kafka import json_object
 from inbound.processors.cloudevents_values import write_json
 from inbound.processors.sinks.base import BatchEventSink
 
 
-class JsonlOptions(BaseModel):
+class JsonlOptions(StrictModel):
     """Where to write, and how safely."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: Path = Field(description="the file to append to, relative to the working directory; its folder must exist")
     fsync: bool = Field(default=False, description="also wait for the disk: survives a power cut, not only a kill")
@@ -94,7 +93,8 @@ def _lines(batch: Batch) -> bytes:
                 continue
             except ValueError as error:  # an event that JSON cannot carry, such as a number that is too large
                 reason = str(error)
-        lines.append(write_json(line | _raw(record) | {"reason": reason}))
+        headers = [[name, _base64(value)] for name, value in record.headers]
+        lines.append(write_json({**line, "value_base64": _base64(record.value), "headers": headers, "reason": reason}))
     lines.append(b"")
     return b"\n".join(lines)
 
@@ -104,11 +104,6 @@ def _key(key: bytes | None) -> dict[str, str | None]:
         return {"key": None if key is None else key.decode()}
     except UnicodeDecodeError:
         return {"key_base64": _base64(key)}
-
-
-def _raw(record: Record) -> dict[str, Any]:
-    headers = [[name, _base64(value)] for name, value in record.headers]
-    return {"value_base64": _base64(record.value), "headers": headers}
 
 
 def _base64(value: bytes | None) -> str | None:

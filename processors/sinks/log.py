@@ -10,7 +10,7 @@ from inbound.processors.sinks.base import BatchEventSink
 
 
 class LogSink(BatchEventSink):
-    """Logs id, type and source of each event at INFO, and each record that is no event at WARNING with the reason."""
+    """Logs id, type and source of each event; of other records the reason."""
 
     def open(self, context: Context) -> None:
         self._log: logging.Logger = context.log

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.ownership_stage import Group
+from tests.coordinators.ownership_stage import Group
 from tests.simulation import seeds
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.search import quiet
@@ -19,7 +19,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def group() -> Group:
-    """Nobody there yet."""
+    """A group without members."""
     return Group()
 
 

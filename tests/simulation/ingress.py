@@ -1,6 +1,6 @@
 """The ingress under seeded faults: many events to several topics, over a producer that fails in every way it can.
 
-What it promises: each event that was taken (202) is in its topic; each refused one is told what is wrong with it; none is refused
+Its promise: each event that was taken (202) is in its topic; the answer to each refused one says why; none is refused
 for another one's sake, or for a fault that is over; and every request is answered.
 """
 
@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inbound.config import IngressConfig
-from inbound.http.connection import Connection
-from inbound.http.listener import Limits, Listener
+from inbound.http.server.connection import ServerConnection
+from inbound.http.server.listener import ConnectionTable, ServerLimits
 from inbound.ingress.confluent_producer import ConfluentProducer
 from inbound.ingress.kafka_python_producer import KafkaPythonProducer
 from inbound.ingress.receiver import REFUSED_EVENTS
 from inbound.ingress.server import Ingress
 from inbound.testing import ManualClock
-from inbound.testing.event_loop import FakeLoop
-from tests.ingress_stage import EVENT, Wire, request
+from inbound.testing.clock import FakeLoop
+from tests.ingress.ingress_stage import EVENT, Wire, request
 from tests.simulation.ingress_brokers import Brokers, Topic, confluent_library, kafka_python_library
 
 CLIENTS = ("confluent-kafka", "kafka-python")
@@ -87,8 +87,8 @@ class Outcome:
 class Client:
     """A connection over which requests are posted, also before the one before is answered."""
 
-    def __init__(self, listener: Listener, clock: ManualClock) -> None:
-        self.connection, self.wire = Connection(listener), Wire()
+    def __init__(self, listener: ConnectionTable, clock: ManualClock) -> None:
+        self.connection, self.wire = ServerConnection(listener), Wire()
         self.connection.connection_made(self.wire)
         self.posted: list[Posted] = []
         self._clock = clock
@@ -138,7 +138,7 @@ class Play:
         self.ingress = Ingress(config, {}, producer=self.producer, clock=self.clock.now)
         self.ingress._server._loop = self.loop
         self.watch = self.ingress._watch
-        self.listener = Listener(self.ingress.receiver, Limits(), self.loop)
+        self.listener = ConnectionTable(self.ingress.receiver, ServerLimits(), self.loop)
         self.clients = [Client(self.listener, self.clock) for _ in range(4)]
         self._actions: list[tuple[float, Callable[[], None]]] = []
         self._looks_at = 0.0
@@ -316,7 +316,7 @@ class Play:
         """What is good is taken again, at once; and nothing is left of what was."""
         counters = self.ingress.receiver.counters
         if counters.in_flight_events or counters.in_flight_bytes:
-            self.outcome.broken.append(f"in flight for ever: {counters.in_flight_events} events")
+            self.outcome.broken.append(f"in flight without end: {counters.in_flight_events} events")
         for topic in ("orders", "returns", "small", "compacted"):
             self._number += 1
             event = Event(f"event {self._number} after all", topic, "k", None)

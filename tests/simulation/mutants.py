@@ -1,6 +1,6 @@
 """Every rule of the protocol, taken away: what the simulator and the tests of traces are measured by.
 
-A mutant is a plausible implementation by somebody who did not think of the rule. It is planted from outside, mostly by
+A mutant is a plausible implementation by an author who did not think of the rule. It is planted from outside, mostly by
 rewriting what goes to ZooKeeper, and says whether it made a difference:
 
     with MUTANTS["release-unchecked"].plant() as planted:

@@ -7,17 +7,15 @@ from functools import partial
 from typing import Any
 
 from inbound.processors.batch import BatchResponse
-from inbound.processors.dispatch import dead_letters, delivery, replies
-from inbound.processors.dispatch.attempts import Attempts
+from inbound.processors.dispatch import dead_letters, delivery
+from inbound.processors.dispatch.attempts import AnswerVerdict, Attempts, judge
 from inbound.processors.dispatch.dead_letters import DeadLetters
-from inbound.processors.dispatch.delivery import Delivery
+from inbound.processors.dispatch.delivery import Replies, Reply, SubscriberDelivery
 from inbound.processors.dispatch.jobs import Job
 from inbound.processors.dispatch.options import DeliverySpec
 from inbound.processors.dispatch.processor import DispatchProcessor
-from inbound.processors.dispatch.replies import Replies, Reply
-from inbound.processors.dispatch.retry import Verdict, judge
 from inbound.processors.dispatch.transport import Answer
-from inbound.processors.dispatch.window import Entry, Lane, Part, Window
+from inbound.processors.dispatch.window import Lane, OpenEvent, RequestPart, SendWindow
 from inbound.topic_partition import TopicPartition
 from tests.simulation.planting import Plant, mutant_of, storm_has
 
@@ -25,24 +23,24 @@ Original = Callable[..., Any]
 
 
 def _front_over_what_is_open(plant: Plant) -> None:
-    def finish(original: Original, self: Window, entry: Entry) -> None:
+    def finish(original: Original, self: SendWindow, entry: OpenEvent) -> None:
         original(self, entry)
         while self._open and any(e.finished for e in self._open):
             plant.bite()
             self._open.popleft()
             self.passed += 1
 
-    plant.around(Window, "finish", finish)
+    plant.around(SendWindow, "finish", finish)
 
 
 def _half_an_answer_is_one(plant: Plant) -> None:
-    def judged(answer: Answer, events: int) -> Verdict:
+    def judged(answer: Answer, events: int) -> AnswerVerdict:
         if answer.problem is not None and 200 <= answer.status < 300:
             plant.bite()
-            return Verdict.TAKEN
+            return AnswerVerdict.TAKEN
         return judge(answer, events)
 
-    for module in (delivery, replies, dead_letters):
+    for module in (delivery, dead_letters):
         plant.put(module, "judge", judged)
 
 
@@ -88,12 +86,12 @@ def _order_only_until_it_fails(plant: Plant) -> None:
 
 
 def _retry_after_unread(plant: Plant) -> None:
-    def answered(original: Original, self: Delivery, job: Job, answer: Answer) -> None:
+    def answered(original: Original, self: SubscriberDelivery, job: Job, answer: Answer) -> None:
         if answer.retry_after:
             plant.bite()
         original(self, job, answer._replace(retry_after=None))
 
-    plant.around(Delivery, "answered", answered)
+    plant.around(SubscriberDelivery, "answered", answered)
 
 
 def _halves_at_once(plant: Plant) -> None:
@@ -106,13 +104,13 @@ def _halves_at_once(plant: Plant) -> None:
 
 
 def _window_from_the_first_open_event(plant: Plant) -> None:
-    def room(original: Original, self: Window, committed: int) -> int:
+    def room(original: Original, self: SendWindow, committed: int) -> int:
         front = self.front
         if front > committed:
             plant.bite()
         return int(original(self, max(front, committed)))
 
-    plant.around(Window, "room", room)
+    plant.around(SendWindow, "room", room)
 
 
 def _replies_not_waited_for(plant: Plant) -> None:
@@ -147,8 +145,8 @@ def _gives_up_with_everything(plant: Plant) -> None:
 
 
 def _waits_for_the_first_part(plant: Plant) -> None:
-    def in_turn(original: Original, parts: list[Part]) -> list[list[Part]]:
-        chains: list[list[Part]] = [[parts[0]]]
+    def in_turn(original: Original, parts: list[RequestPart]) -> list[list[RequestPart]]:
+        chains: list[list[RequestPart]] = [[parts[0]]]
         taken: set[Lane] = set()
         for number, part in enumerate(parts):
             lanes = {entry.lane for entry in part[0] if entry.lane is not None}
@@ -166,14 +164,14 @@ def _waits_for_the_first_part(plant: Plant) -> None:
 
 
 def _gives_up_early(plant: Plant) -> None:
-    def answered(original: Original, self: Delivery, job: Job, answer: Answer) -> None:
+    def answered(original: Original, self: SubscriberDelivery, job: Job, answer: Answer) -> None:
         retry = self._attempts.options.delivery.retry
         if retry and job.attempt == retry - 1:
             plant.bite()
             job.attempt += 1
         original(self, job, answer)
 
-    plant.around(Delivery, "answered", answered)
+    plant.around(SubscriberDelivery, "answered", answered)
 
 
 def _busy_is_refused(plant: Plant) -> None:

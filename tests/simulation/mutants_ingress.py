@@ -1,4 +1,4 @@
-"""Mutants of the ingress: what whoever posts events would notice. The seeds of `ingress` find them."""
+"""Mutants of the ingress: what a client that posts events would notice. The seeds of `ingress` find them."""
 
 from __future__ import annotations
 

@@ -8,24 +8,22 @@ from dataclasses import replace
 from typing import Any
 
 from inbound.channel import failure_policy as failures
-from inbound.channel import schedule, topics
-from inbound.channel.back_pressure import Stream, Throttle
 from inbound.channel.commit import Pending
 from inbound.channel.out_of_range import OutOfRange
-from inbound.channel.partition import Partition
 from inbound.channel.reader import Reader
+from inbound.channel.streams import Stream, Throttle
 from inbound.coordinators import nodes, ownership
-from inbound.coordinators.claim import Claim
 from inbound.coordinators.nodes import EpochInfo
-from inbound.coordinators.ownership import Ownership
+from inbound.coordinators.ownership import Claim, Ownership
 from inbound.coordinators.zookeeper import Check, Node, Op, SetData
 from inbound.errors import OffsetOutOfRangeError
 from inbound.kafka.base import LogClient
+from inbound.partition import schedule, topics
+from inbound.partition.partition import Partition
 from inbound.processors.batch import Batch
-from inbound.proof import claims, cuts, judge
-from inbound.proof.cuts import Counted
+from inbound.proof import claims, judge, log_cuts
 from inbound.proof.evidence import Missing
-from inbound.proof.model import Event, Span
+from inbound.proof.model import LedgerEvent, Span
 from inbound.testing import kafka
 from inbound.testing.kafka import FakeLogClient
 from inbound.testing.zookeeper import FakeZooKeeper
@@ -63,12 +61,12 @@ def _recreation_untold(plant: Plant) -> None:
 
 
 def _recreation_begins_a_topic_each_time(plant: Plant) -> None:
-    def chapters(original: Original, given: Sequence[claims.Claim]) -> list[list[claims.Claim]]:
-        told, found = iter(given), list[list[claims.Claim]]()
+    def chapters(original: Original, given: Sequence[claims.JudgedClaim]) -> list[list[claims.JudgedClaim]]:
+        told, found = iter(given), list[list[claims.JudgedClaim]]()
         for chapter in original(given):
             found.append([])
             for claim in chapter:
-                if next(told).created_anew and found[-1]:
+                if next(told).recreated and found[-1]:
                     plant.bite()
                     found.append([])
                 found[-1].append(claim)
@@ -82,11 +80,11 @@ def _recreation_begins_a_topic_each_time(plant: Plant) -> None:
 
 def _cut_moves_in_memory_only(plant: Plant) -> None:
     def face(original: Original, self: OutOfRange, partition: Partition, error: OffsetOutOfRangeError) -> None:
-        committer, self._committer = self._committer, _Forgets(plant)  # type: ignore[assignment]
+        committer, self._parts.committer = self._parts.committer, _Forgets(plant)  # type: ignore[assignment]
         try:
             original(self, partition, error)
         finally:
-            self._committer = committer
+            self._parts.committer = committer
 
     plant.around(OutOfRange, "face", face)
 
@@ -156,7 +154,7 @@ def _without_leader(plant: Plant, op: Op) -> Op:
 
 
 def _leader_not_committed(plant: Plant) -> None:
-    """Commits check the epoch node, whoever wrote what they cover."""
+    """Commits check the epoch node, for records of any leader."""
 
     def guard(original: Original, self: Pending, path: str) -> Op:
         op: Op = original(self, path)
@@ -199,18 +197,24 @@ def _cut_unseen_behind_a_jump(plant: Plant) -> None:
 
 
 def _proof_counts_what_is_gone(plant: Plant) -> None:
-    def counted(original: Original, of: Sequence[claims.Claim], committed: int | None) -> Counted:
-        result: Counted = original(of, committed)
-        if result.lowest is not None:
+    def counted(
+        original: Original, of: Sequence[claims.JudgedClaim], committed: int | None
+    ) -> tuple[list[claims.JudgedClaim], list[Missing], int | None]:
+        *_, lowest = original(of, committed)
+        if lowest is not None:
             plant.bite()
-        return Counted(list(of), [], None)
+        return list(of), [], None
 
     plant.around(judge, "without_cut_off", counted)
 
 
 def _proof_takes_a_cut_where_the_log_begins_for_certain(plant: Plant) -> None:
     def cut(
-        original: Original, event: Event, later: Sequence[Span | Event], following: int | None, missing: list[Missing]
+        original: Original,
+        event: LedgerEvent,
+        later: Sequence[Span | LedgerEvent],
+        following: int | None,
+        missing: list[Missing],
     ) -> int:
         known = len(missing)
         end: int = original(event, later, following, missing)
@@ -219,13 +223,13 @@ def _proof_takes_a_cut_where_the_log_begins_for_certain(plant: Plant) -> None:
             del missing[known:]
         return end
 
-    plant.around(cuts, "_cut", cut)
+    plant.around(log_cuts, "_cut", cut)
 
 
 def _proof_knows_no_topic_ids(plant: Plant) -> None:
-    def chapters(original: Original, of: Sequence[claims.Claim]) -> list[list[claims.Claim]]:
-        found: list[list[claims.Claim]] = original(of)
-        unnamed: list[list[claims.Claim]] = original([replace(claim, topic_id=None) for claim in of])
+    def chapters(original: Original, of: Sequence[claims.JudgedClaim]) -> list[list[claims.JudgedClaim]]:
+        found: list[list[claims.JudgedClaim]] = original(of)
+        unnamed: list[list[claims.JudgedClaim]] = original([replace(claim, topic_id=None) for claim in of])
         if len(found) == len(unnamed):
             return found
         plant.bite()
@@ -326,7 +330,7 @@ LOGS = (
     ),
     Mutant(
         "recreation-untold", "R13: each claim says that the topic was recreated until something is committed",
-        "the process that began the topic dies, and nobody is told", _recreation_untold,
+        "the process that began the topic dies, and no ledger says so", _recreation_untold,
         drawn=storm_has("recreate"),
     ),
     Mutant(
@@ -356,7 +360,7 @@ LOGS = (
     ),
     Mutant(
         "leader-not-committed", "R13: a commit says under which leader it was written",
-        "a log that was cut while nobody read is read on", _leader_not_committed,
+        "a log that was cut while no member read is read on", _leader_not_committed,
         drawn=storm_has("cut"),
     ),
     Mutant(
@@ -365,7 +369,7 @@ LOGS = (
         drawn=storm_has("cut"),
     ),
     Mutant(
-        "proof-counts-what-is-gone", "R13: what was handed out before a cut proves nothing of what stands there now",
+        "proof-counts-what-is-gone", "R13: deliveries before a cut prove nothing of the records there now",
         "PROVEN, although records were passed over", _proof_counts_what_is_gone,
         drawn=storm_has("cut"),
     ),
@@ -375,7 +379,7 @@ LOGS = (
         drawn=storm_has("cut"),
     ),
     Mutant(
-        "proof-without-topic-ids", "R13: a topic that was created anew is in the proof",
+        "proof-without-topic-ids", "R13: a recreated topic is in the proof",
         "not provable, as the process that began it died at once", _proof_knows_no_topic_ids,
         drawn=all_of(storm_has("recreate"), storm_has("dies writing")),
     ),
@@ -385,21 +389,21 @@ LOGS = (
     ),
     Mutant(
         "jump-noted-before-it-is-made", "the reader: a jump is made once the client has taken it",
-        "records from the old position are handed out as those from the new one", _jump_noted_before_it_is_made,
+        "records from the old position are delivered as those from the new one", _jump_noted_before_it_is_made,
         drawn=all_of(storm_has("client fails"), lambda plan: plan.setup.moody),
     ),
     Mutant(
-        "opening-lost", "the reader: what is being opened is tried again, whatever the client raises",
-        "a partition that was claimed is read by nobody", _opening_lost,
+        "opening-lost", "the reader: what is being opened is tried again after any error of the client",
+        "a claimed partition is not read", _opening_lost,
         drawn=storm_has("client fails"),
     ),
     Mutant(
         "throttle-believes", "the reader: a partition is resumed once the client has taken it",
-        "a partition that was paused is read by nobody", _throttle_believes_what_it_asks_for,
+        "a paused partition is never read again", _throttle_believes_what_it_asks_for,
         drawn=storm_has("client fails"),
     ),
     Mutant(
-        "new-client-told-to-forget", "the reader: a new client is not told to forget what it never read",
+        "new-client-told-to-forget", "the reader: a new client is not asked to forget partitions that it never read",
         "nothing is read any more", _new_client_told_to_forget,
         drawn=storm_has("other client"),
     ),

@@ -1,4 +1,4 @@
-"""Mutants of the mirror: what whoever looks at the Kafka group, or its coordinator, would notice."""
+"""Mutants of the mirror: what an operator of the Kafka group, or its coordinator, would notice."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 
 from inbound.channel.commit import Pending
 from inbound.channel.committer import Committer
-from inbound.kafka import mirror_plan
-from inbound.kafka.mirror_base import Answer, Kind
-from inbound.kafka.mirror_plan import Held, MirrorPlan
-from inbound.mirroring import Mirror
+from inbound.mirror import plan as mirror_plan
+from inbound.mirror.mirror import Mirror
+from inbound.mirror.plan import Answer, Held, Kind, MirrorPlan
 from inbound.topic_partition import TopicPartition
 from tests.simulation.planting import Plant, mutant_of, storm_has
 

@@ -8,12 +8,11 @@ from typing import Any
 
 from inbound.channel.commit import Pending
 from inbound.channel.committer import Committer
-from inbound.channel.partition import Fate, Partition, Place
-from inbound.channel.schedule import Schedule
-from inbound.coordinators.claim import Claim, Fence
-from inbound.coordinators.ownership import Ownership
+from inbound.coordinators.ownership import Claim, Fence, Ownership
 from inbound.coordinators.zookeeper import Call, Check, Create, Delete, Node, Op, SetData, Stat
-from inbound.holdings import Holdings
+from inbound.group.claims import Claims
+from inbound.partition.partition import Fate, Partition, Place
+from inbound.partition.schedule import Schedule
 from inbound.testing.zookeeper import FakeZooKeeper
 from inbound.topic_partition import TopicPartition
 from tests.simulation.planting import (
@@ -162,7 +161,7 @@ def _commit_unchecked(plant: Plant) -> None:
 
 
 def _older_value_sent_again(plant: Plant) -> None:
-    """What was not done is sent again in a second; meanwhile the partition goes on, and commits newer offsets."""
+    """What was not done is sent again in a second; until then the partition goes on, and commits newer offsets."""
     waiting: dict[Committer, list[tuple[float, Pending]]] = {}
 
     def answered(original: Original, self: Committer, call: Call[list[Stat | None]]) -> None:
@@ -209,12 +208,12 @@ def _release_beside_the_last_commit(plant: Plant) -> None:
 
 
 def _ours_but_not_held_is_left_alone(plant: Plant) -> None:
-    async def settle_suspects(original: Original, self: Holdings, owned: object, ours: object, closed: object) -> bool:
+    async def settle_suspects(original: Original, self: Claims, owned: object, ours: object, closed: object) -> bool:
         if self._suspects or self._parts.schedule.take_dropped():
             plant.bite()
         return True
 
-    plant.around(Holdings, "settle_suspects", settle_suspects)
+    plant.around(Claims, "settle_suspects", settle_suspects)
 
 
 def _same_epoch_after_silence(plant: Plant) -> None:
@@ -258,11 +257,11 @@ OWNERSHIP = (
     ),
     Mutant(
         "claim-without-new-epoch", "R2: a claim moves the epoch",
-        "the owner before, and whatever of it is on its way, can still commit", _claim_without_a_new_epoch,
+        "the owner before can still commit, also with requests in flight", _claim_without_a_new_epoch,
     ),
     Mutant(
         "gate-not-checked", "R2, R6: claim and recovery check the gate",
-        "a claim that is on its way when the gate closes hands out during the reset", _gate_not_checked,
+        "a claim in flight when the gate closes delivers during the reset", _gate_not_checked,
     ),
     Mutant(
         "owner-written-afterwards", "Jetstream (a): the owner node is created empty and written afterwards",
@@ -285,8 +284,8 @@ OWNERSHIP = (
         "the release lands, the commit does not: repeats after a rebalance", _release_beside_the_last_commit,
     ),
     Mutant(
-        "ours-but-not-held-left-alone", "R4, R9: a node that is ours but not held is claimed anew",
-        "nobody reads the partition for ever", _ours_but_not_held_is_left_alone,
+        "ours-but-not-held-left-alone", "R4, R9: a node that is ours but not held is claimed again",
+        "no member reads the partition any more", _ours_but_not_held_is_left_alone,
     ),
     Mutant(
         "same-epoch-after-silence", "R15: a commit after an unanswered one moves the epoch",

@@ -1,4 +1,4 @@
-"""Mutants of the proof, and of what ledgers note for it: a verdict that nobody who saw it all would agree with."""
+"""Mutants of the proof, and of what ledgers note for it: a verdict that a witness of it all would contradict."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from inbound.channel.books import Books
 from inbound.ledger.memory import MemoryLedger
+from inbound.partition.ledger_notes import LedgerNotes
 from inbound.proof import chain, judge
-from inbound.proof.claims import Claim
+from inbound.proof.claims import JudgedClaim
 from inbound.proof.evidence import Evidence
 from inbound.proof.intervals import Growing, difference
-from inbound.proof.model import Coordination, OffsetRange
+from inbound.proof.model import OffsetRange, ZooKeeperState
 from inbound.topic_partition import TopicPartition
 from tests.simulation.planting import Mutant, Plant, all_of, storm_has
 
@@ -30,18 +30,20 @@ def _nobody_responsible(plant: Plant) -> None:
     plant.around(judge, "unclaimed", unclaimed)
 
 
-def _begins_anew_anywhere(plant: Plant) -> None:
-    def begins_anew(original: Original, evidence: Evidence, claim: Claim, offset: int, *, before: Claim | None) -> None:
+def _begins_at_any_offset(plant: Plant) -> None:
+    def begins(
+        original: Original, evidence: Evidence, claim: JudgedClaim, offset: int, *, before: JudgedClaim | None
+    ) -> None:
         holes, missing = len(evidence.holes), len(evidence.missing)
         original(evidence, claim, offset, before=before)
         if (len(evidence.holes), len(evidence.missing)) != (holes, missing):
             plant.bite()
             del evidence.holes[holes:], evidence.missing[missing:]
 
-    plant.around(chain, "_begins_anew", begins_anew)
+    plant.around(chain, "_begins_uncommitted", begins)
 
 
-def _excused_for_ever(plant: Plant) -> None:
+def _excused_always(plant: Plant) -> None:
     """Why something was passed over counts, whether it is read again or not."""
 
     def wanted(original: Original, self: Evidence, *rest: Any) -> None:
@@ -112,17 +114,17 @@ def _gaps_unsaid(plant: Plant) -> None:
 
 
 def _successors_unsaid(plant: Plant) -> None:
-    def note(original: Original, self: Books, kind: str, tp: TopicPartition, epoch: int, **facts: Any) -> None:
+    def note(original: Original, self: LedgerNotes, kind: str, tp: TopicPartition, epoch: int, **facts: Any) -> None:
         if facts.get("reason") == "successor":
             plant.bite()
         else:
             original(self, kind, tp, epoch, **facts)
 
-    plant.around(Books, "note", note)
+    plant.around(LedgerNotes, "note", note)
 
 
-def _handed_out_is_processed(plant: Plant) -> None:
-    """What was handed out and not answered for does not matter once retention has deleted it."""
+def _delivered_is_processed(plant: Plant) -> None:
+    """Deliveries that were not answered for do not matter once retention has deleted it."""
 
     def unanswered(original: Original, self: Evidence, ranges: list[OffsetRange]) -> list[OffsetRange]:
         if original(self, ranges):
@@ -133,10 +135,12 @@ def _handed_out_is_processed(plant: Plant) -> None:
 
 
 def _topic_without_a_start(plant: Plant) -> None:
-    """A topic that was created anew begins where the first claim of it does that has a line."""
+    """A recreated topic begins where the first claim of it does that has a line."""
 
-    def go_through(original: Callable[..., Evidence], claims: Sequence[Claim], former: Claim | None) -> Evidence:
-        if former is not None and not claims[0].created_anew:
+    def go_through(
+        original: Callable[..., Evidence], claims: Sequence[JudgedClaim], former: JudgedClaim | None
+    ) -> Evidence:
+        if former is not None and not claims[0].recreated:
             plant.bite()
         return original(claims, None)
 
@@ -146,7 +150,9 @@ def _topic_without_a_start(plant: Plant) -> None:
 def _first_position_unknown(plant: Plant) -> None:
     """A first commit that was announced, and of which no line says that it landed, has not."""
 
-    def stood_at(original: Callable[..., int | None], evidence: Evidence, claim: Claim, position: int) -> int | None:
+    def stood_at(
+        original: Callable[..., int | None], evidence: Evidence, claim: JudgedClaim, position: int
+    ) -> int | None:
         if evidence.expected is None and evidence.opens:
             plant.bite()
             return None
@@ -159,8 +165,8 @@ def _put_back_is_another(plant: Plant) -> None:
     """A commit that a hand has put back is one that no ledger knows."""
 
     def as_told(
-        original: Callable[..., Coordination], claims: Sequence[Claim], coordination: Coordination
-    ) -> Coordination:
+        original: Callable[..., ZooKeeperState], claims: Sequence[JudgedClaim], coordination: ZooKeeperState
+    ) -> ZooKeeperState:
         if original(claims, coordination) != coordination:
             plant.bite()
         return coordination
@@ -170,33 +176,33 @@ def _put_back_is_another(plant: Plant) -> None:
 
 PROOFS = (
     Mutant(
-        "proof-knows-no-unclaimed", "the proof: records for which nobody was ever responsible are named",
-        "a partition that nobody ever claimed counts as processed", _nobody_responsible,
+        "proof-knows-no-unclaimed", "the proof: records for which no member was ever responsible are named",
+        "a never claimed partition counts as processed", _nobody_responsible,
     ),
     Mutant(
-        "proof-begins-anew-anywhere", "the proof: a claim that finds no offset is held against the last commit",
-        "PROVEN, although what lies between was handed to nobody", _begins_anew_anywhere,
+        "proof-starts-over-anywhere", "the proof: a claim that finds no offset is held against the last commit",
+        "PROVEN, although what lies between was never delivered", _begins_at_any_offset,
         drawn=all_of(storm_has("offset emptied", "offset deleted"), lambda plan: plan.setup.latest),
     ),
     Mutant(
         "proof-excuses-for-ever", "the proof: what a reset or a revert wants again is not left out any more",
-        "PROVEN, although what was skipped once, and then wanted, was handed to nobody", _excused_for_ever, "reset",
+        "PROVEN, although what was skipped once, and then wanted, was never delivered", _excused_always, "reset",
     ),
     Mutant(
-        "proof-forgets-what-was-left-out", "the proof: what was given up is named, unless it is handed out again",
+        "proof-forgets-what-was-left-out", "the proof: what was given up is named, unless it is redelivered",
         "what failed, was gone back over, and passed, is nowhere to be found", _never_come_to,
     ),
     Mutant(
-        "proof-takes-handed-out-for-processed", "the proof: what nobody answered for was to be handed out again",
-        "PROVEN, although a batch failed, and retention deleted it before it came again", _handed_out_is_processed,
+        "proof-takes-delivered-for-processed", "the proof: what no processor answered for was to be redelivered",
+        "PROVEN, although a batch failed, and retention deleted it before it came again", _delivered_is_processed,
         drawn=storm_has("retain"),
     ),
     Mutant(
-        "proof-counts-what-is-skipped", "the proof: the headline counts what was handed out",
+        "proof-counts-what-is-skipped", "the proof: the headline counts deliveries",
         "records that were given up count as processed", _skipped_counts,
     ),
     Mutant(
-        "proof-counts-what-was-delivered-before-a-skip", "the proof: a skip counts whatever was delivered before it",
+        "proof-counts-what-was-delivered-before-a-skip", "the proof: a skip counts also what was delivered before it",
         "PROVEN, and it counts a record that the processor skipped, as one that was cut off had been delivered",
         _delivered_before_counts, drawn=storm_has("cut"),
     ),
@@ -205,18 +211,18 @@ PROOFS = (
         "PROVEN, although what was done is in no ledger", _gaps_unsaid, drawn=storm_has("ledger fails"),
     ),
     Mutant(
-        "proof-begins-a-topic-anywhere", "the proof: a topic that was created anew begins at its offset 0",
-        "PROVEN, although its first records were handed to nobody", _topic_without_a_start,
+        "proof-begins-a-topic-anywhere", "the proof: a recreated topic begins at its offset 0",
+        "PROVEN, although its first records were never delivered", _topic_without_a_start,
         drawn=storm_has("recreate"),
     ),
     Mutant(
         "proof-knows-no-first-position", "the proof: a first position that was announced counts",
-        "PROVEN, although what stands behind it was handed to nobody", _first_position_unknown,
+        "PROVEN, although what stands behind it was never delivered", _first_position_unknown,
         drawn=storm_has("reposition"),
     ),
     Mutant(
         "proof-takes-what-is-put-back-for-another", "the proof: a commit that a hand has put back is the ledger's",
-        "a cut that is noted counts as one that nobody has noticed", _put_back_is_another, drawn=storm_has("cut"),
+        "a noted cut counts as an unnoticed one", _put_back_is_another, drawn=storm_has("cut"),
     ),
     Mutant(
         "successors-unsaid", "the ledger says where a processor's successor begins",

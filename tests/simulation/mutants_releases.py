@@ -6,17 +6,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from inbound.channel.answer import Outcome
 from inbound.channel.async_worker import AsyncWorker
 from inbound.channel.commit import Pending
 from inbound.channel.committer import RETRY, Committer
 from inbound.channel.failure_policy import FailurePolicy
-from inbound.channel.partition import Fate, Partition, Place
+from inbound.channel.outcome import Outcome
 from inbound.channel.turn import Turns
-from inbound.coordinators.watch import Watch
-from inbound.coordinators.zookeeper import Call, ZooKeeper
-from inbound.holdings import Holdings
-from inbound.partition_backoff import PartitionBackoff
+from inbound.coordinators.zookeeper import Call, Watch, ZooKeeper
+from inbound.group.claims import Claims
+from inbound.group.partition_backoff import PartitionBackoff
+from inbound.partition.partition import Fate, Partition, Place
 from inbound.processors.batch import Batch
 from inbound.topic_partition import TopicPartition
 from tests.simulation.planting import Mutant, Plant, all_of, storm_has
@@ -60,21 +59,21 @@ def _claimed_without_backoff(plant: Plant) -> None:
 def _release_begins_late(plant: Plant) -> None:
     """A release listens for the drain from its first step on."""
 
-    async def give_up(original: Original, self: Holdings, partition: Partition) -> None:
+    async def give_up(original: Original, self: Claims, partition: Partition) -> None:
         if partition.drained.done:
             plant.bite()
             await Call("a drain that was before")
         await original(self, partition)
 
-    plant.around(Holdings, "_give_up", give_up)
+    plant.around(Claims, "_give_up", give_up)
 
 
 def _left_without_the_last_commit(plant: Plant) -> None:
-    def commit_in(original: Original, self: Holdings, session: int) -> None:
+    def commit_in(original: Original, self: Claims, session: int) -> None:
         if any(p.fate is Fate.RELEASE and p.fence.session != session for p in self._parts.schedule.held()):
             plant.bite()
 
-    plant.around(Holdings, "commit_in", commit_in)
+    plant.around(Claims, "commit_in", commit_in)
 
 
 # -- turns that are abandoned ------------------------------------------------------------------------------------------
@@ -147,11 +146,11 @@ RELEASES = (
     ),
     Mutant(
         "release-begins-late", "a release ends however its partition goes",
-        "who leaves waits for ever, and the next claim is never released", _release_begins_late,
+        "a leaving member waits without end, and the next claim is never released", _release_begins_late,
     ),
     Mutant(
         "left-without-the-last-commit", "who leaves commits in the session that it has",
-        "nobody recovers what it claimed in one that is over, and its commit waits for ever", _left_without_the_last_commit,
+        "a claim from one that is over is not recovered, and its commit waits without end", _left_without_the_last_commit,
         drawn=all_of(storm_has("leave"), storm_has("expire", "expire all", "freeze", "cut off")),
     ),
     Mutant(
@@ -160,7 +159,7 @@ RELEASES = (
         drawn=lambda plan: plan.setup.patience < 25 and plan.setup.letters_take > 0,
     ),
     Mutant(
-        "given-up-although-abandoned", "nothing is given up of a partition that was abandoned meanwhile",
+        "given-up-although-abandoned", "nothing is given up of a partition that was abandoned",
         "the ledger says of a record that it was skipped, and it comes again", _given_up_although_abandoned, "reset",
         drawn=lambda plan: plan.setup.patience < 25 and bool(plan.setup.gives_up),
     ),

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from inbound.changes import Do
 from inbound.channel.kafka_channel import InboundKafkaChannel
-from inbound.channel.partition import Partition
 from inbound.channel.reader import Reader
 from inbound.channel.turn import Turns
 from inbound.controller.kafka_controller import KafkaController
-from inbound.holdings import Holdings
-from inbound.membership import GroupMembership
+from inbound.group.claims import Claims
+from inbound.group.membership import GroupMembership
+from inbound.partition.partition import Partition
+from inbound.process.channels import Running, RunningChannels
+from inbound.process.reload.changes import Do
+from inbound.process.reload.reconfiguration import Reconfiguration
 from inbound.processors.base import BatchEventProcessor
-from inbound.reconfiguration import Reconfiguration
-from inbound.running import Running, RunningChannels
 from tests.simulation.planting import Mutant, Plant
 
 Original = Callable[..., Any]
@@ -24,8 +24,7 @@ Original = Callable[..., Any]
 def _nothing_cleared(plant: Plant) -> None:
     async def leave(original: Original, self: RunningChannels, running: Running) -> None:
         await running.channel.membership.leave_group()
-        controller = self._controller if running.coordination is None else running.coordination.controller
-        await controller.remove(running.channel.membership)
+        await running.controller.remove(running.channel.membership)
         plant.bite()
 
     plant.around(RunningChannels, "_leave", leave)
@@ -37,11 +36,11 @@ def _leaves_amid_an_evaluation(plant: Plant) -> None:
             plant.bite()
         self._channels = [c for c in self._channels if c.consumer is not consumer]
 
-    def stop_came(original: Original, self: Holdings) -> bool:
+    def stop_came(original: Original, self: Claims) -> bool:
         return False
 
     plant.around(KafkaController, "remove", remove)
-    plant.around(Holdings, "_stop_came", stop_came)
+    plant.around(Claims, "_stop_came", stop_came)
 
 
 def _name_not_free(plant: Plant) -> None:
@@ -69,8 +68,8 @@ def _closed_at_once(plant: Plant) -> None:
     plant.around(InboundKafkaChannel, "exchange", exchange)
 
 
-def _hands_over_where_it_is(plant: Plant) -> None:
-    def begin_anew(original: Original, self: Turns, partition: Partition) -> None:
+def _exchanges_in_the_middle(plant: Plant) -> None:
+    def begin(original: Original, self: Turns, partition: Partition) -> None:
         position, rest = partition.position.delivered, partition.rest_until
         original(self, partition)
         if position != partition.position.delivered:
@@ -78,7 +77,7 @@ def _hands_over_where_it_is(plant: Plant) -> None:
             partition.position.delivered, partition.rest_until = position, rest
             self._reader.jump(partition)
 
-    plant.around(Turns, "_begin_anew", begin_anew)
+    plant.around(Turns, "_begin_again", begin)
 
 
 def _half_taken_back(plant: Plant) -> None:
@@ -115,12 +114,12 @@ RELOADS = tuple(
         (
             "hands-over-where-it-is",
             "a processor's successor begins behind what was not committed",
-            _hands_over_where_it_is,
+            _exchanges_in_the_middle,
         ),
         ("half-taken-back", "what has started stays when something else cannot", _half_taken_back),
         (
             "reconnects-over-what-it-has",
-            "a client that is made anew begins behind what was dropped",
+            "a new client begins behind what was dropped",
             _reconnects_at_the_commit,
         ),
     )

@@ -6,16 +6,16 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from inbound.controller.reset_offset import command as command_module
-from inbound.controller.reset_offset import commands, controller, reconciler
-from inbound.controller.reset_offset.commands import ResetCommand
+from inbound.controller.reset_offset import controller, reconciler
+from inbound.controller.reset_offset.command import ResetCommand
 from inbound.controller.reset_offset.data_plane import Replica, ZkDataPlane
-from inbound.controller.reset_offset.group import GroupNodes
+from inbound.controller.reset_offset.model import TRANSITIONS, ResetEvent, State
+from inbound.controller.reset_offset.moves import ResetNodes
 from inbound.controller.reset_offset.reconciler import Reconciler
-from inbound.controller.reset_offset.states import Event, State
 from inbound.coordinators.nodes import OPEN, EpochInfo
 from inbound.coordinators.paths import CommandPaths
 from inbound.coordinators.zookeeper import Check, Create, Op, RefusedError, SetData, ZooKeeper
-from inbound.holdings import Holdings
+from inbound.group.claims import Claims
 from inbound.testing.zookeeper import FakeZooKeeper
 from tests.simulation.planting import Mutant, Plant, family, is_claim, is_recovery, unchecked
 
@@ -70,24 +70,24 @@ def _epochs_left_alone(plant: Plant) -> None:
 def _resolved_before_the_stop(plant: Plant) -> None:
     before: dict[str, dict[int, int | None]] = {}
 
-    async def close(original: Original, self: Reconciler, command: ResetCommand, nodes: GroupNodes) -> Any:
+    async def close(original: Original, self: Reconciler, command: ResetCommand, nodes: ResetNodes) -> Any:
         before.clear()  # at most one reset is between these two steps, mostly
-        before[nodes.group + nodes.topic] = await nodes.offsets(range(8))
+        before[nodes.info.group + nodes.topic] = await nodes.offsets(range(8))
         return await original(self, command, nodes)
 
-    async def offsets(original: Original, self: GroupNodes, partitions: Collection[int]) -> Any:
+    async def offsets(original: Original, self: ResetNodes, partitions: Collection[int]) -> Any:
         found = await original(self, partitions)
-        known = before.get(self.group + self.topic, {})
+        known = before.get(self.info.group + self.topic, {})
         early = {p: known.get(p, offset) for p, offset in found.items()}
         if early != found:
             plant.bite()
         return early
 
     plant.around(Reconciler, "_close", close)
-    plant.around(GroupNodes, "offsets", offsets)
+    plant.around(ResetNodes, "offsets", offsets)
 
 
-def _nobody_waited_for(plant: Plant) -> None:
+def _none_waited_for(plant: Plant) -> None:
     async def stop(original: Original, *arguments: Any) -> list[Replica]:
         plant.bite()
         return []
@@ -133,26 +133,26 @@ def _opened_by_anybody(plant: Plant) -> None:
 
 
 def _cancelled_too_late(plant: Plant) -> None:
-    def step(original: Original, state: State, event: Event) -> State:
-        if event is Event.CANCEL and state in (State.MOVING, State.UPDATED):
+    def step(original: Original, state: State, event: ResetEvent) -> State:
+        if event is ResetEvent.CANCEL and state in (State.MOVING, State.UPDATED):
             plant.bite()
             return State.CANCELLING
         found: State = original(state, event)
         return found
 
-    plant.put(commands, "MOVED", frozenset({State.STARTING, State.SUCCEEDED}))
-    plant.around(command_module, "step", step)
+    plant.put(command_module, "MOVED", frozenset({State.STARTING, State.SUCCEEDED}))
+    plant.around(TRANSITIONS, "step", step)
 
 
 def _nobody_told(plant: Plant) -> None:
     def tell(original: Original, *arguments: Any) -> None:
         plant.bite()
 
-    plant.around(Holdings, "_tell_reset", tell)
+    plant.around(Claims, "_tell_reset", tell)
 
 
 def _claims_before_forgotten(plant: Plant) -> None:
-    """A move does not carry on that somebody had claimed the partition."""
+    """A move does not carry on that a member had claimed the partition."""
 
     def was_claimed(info: EpochInfo) -> bool:
         if info.claimed:
@@ -164,7 +164,7 @@ def _claims_before_forgotten(plant: Plant) -> None:
 
 RESETS = [
     Mutant("reset-moves-unchecked", "section 8", "a late move is done again", _moves_unchecked),
-    Mutant("abandoned-gate-left-closed", "section 8", "the group stands still for ever", _abandoned_gate_left_closed),
+    Mutant("abandoned-gate-left-closed", "section 8", "the group stays stalled", _abandoned_gate_left_closed),
     Mutant("reset-fences-nothing", "section 8", "old offsets are not the last ones", _nothing_fenced),
     Mutant("reset-unseen-by-claims", "section 8", "a partition is taken while it is moved", _gate_not_checked, "reset"),
     Mutant("reset-leaves-epochs", "section 8", "the next claimant cannot know of it", _epochs_left_alone, "reset"),
@@ -172,7 +172,7 @@ RESETS = [
         "reset-resolved-early", "section 8", "what was committed while it stopped counts for nothing",
         _resolved_before_the_stop, "reset",
     ),
-    Mutant("reset-waits-for-nobody", "section 8", "batches in hand are repeated", _nobody_waited_for, "reset"),
+    Mutant("reset-waits-for-none", "section 8", "batches in hand are repeated", _none_waited_for, "reset"),
     Mutant("chunks-unmarked", "section 8", "a chunk is moved again", _no_markers, "reset"),
     Mutant("gate-opened-with-first-chunk", "section 8", "a part is seen moved", _opened_with_the_first_chunk, "reset"),
     Mutant("gate-opened-by-anybody", "section 8", "the group runs while it is moved", _opened_by_anybody, "reset"),

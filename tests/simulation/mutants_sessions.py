@@ -9,18 +9,16 @@ from typing import Any
 
 from inbound.channel.committer import Committer
 from inbound.channel.kafka_channel import InboundKafkaChannel
-from inbound.channel.partition import Partition
 from inbound.channel.turn import Turns
-from inbound.controller.kafka_controller import KafkaController
-from inbound.controller.session import State
-from inbound.coordinators.claim import Claim, Fence, Verdict
-from inbound.coordinators.members import Membership, Registration
+from inbound.controller.kafka_controller import KafkaController, SessionState
+from inbound.coordinators.members import Membership
 from inbound.coordinators.nodes import decode_offset
-from inbound.coordinators.ownership import Ownership
+from inbound.coordinators.ownership import Claim, Fence, Ownership, Verdict
 from inbound.coordinators.zookeeper import Check, Create, Delete, Node, Op, RefusedError, Session, SetData, ZooKeeper
 from inbound.errors import ConsumerIdTakenError
-from inbound.holdings import Holdings
-from inbound.membership import GroupMembership
+from inbound.group.claims import Claims
+from inbound.group.membership import GroupMembership
+from inbound.partition.partition import Partition
 from inbound.testing.zookeeper import FakeZooKeeper
 from inbound.topic_partition import TopicPartition
 from tests.simulation.planting import Mutant, Plant, family, is_claim
@@ -73,7 +71,7 @@ def _refused_is_lost(plant: Plant) -> None:
         result: tuple[Verdict, Fence] = await original(self, tp, fence)
         return result
 
-    async def recover_one(original: Original, self: Holdings, partition: Partition) -> Verdict:
+    async def recover_one(original: Original, self: Claims, partition: Partition) -> Verdict:
         """After an expiry, without a look before."""
         connection = self._parts.zk.connection
         if connection is None or partition.fence.session == connection.session.id:
@@ -86,7 +84,7 @@ def _refused_is_lost(plant: Plant) -> None:
 
     plant.around(Ownership, "recover", recover)
     plant.around(Ownership, "verify", verify)
-    plant.around(Holdings, "_recover_one", recover_one)
+    plant.around(Claims, "_recover_one", recover_one)
 
 
 def _recovery_by_claim(plant: Plant) -> None:
@@ -101,19 +99,19 @@ def _recovery_by_claim(plant: Plant) -> None:
 
 
 def _joined_not_kept(plant: Plant) -> None:
-    async def register(original: Original, self: Membership) -> Registration:
+    async def register(original: Original, self: Membership) -> bool:
         connection = self.zk.connection
         if connection is not None and self.sessions and connection.session.id not in self.sessions:
             plant.bite()
             self.info = replace(self.info, joined=None)
-        registration: Registration = await original(self)
-        return registration
+        registered: bool = await original(self)
+        return registered
 
     plant.around(Membership, "register", register)
 
 
 def _recovery_deletes_unseen(plant: Plant) -> None:
-    async def recover_one(original: Original, self: Holdings, partition: Partition) -> Verdict:
+    async def recover_one(original: Original, self: Claims, partition: Partition) -> Verdict:
         connection = self._parts.zk.connection
         if connection is None or partition.fence.session == connection.session.id:
             verdict: Verdict = await original(self, partition)
@@ -126,7 +124,7 @@ def _recovery_deletes_unseen(plant: Plant) -> None:
         self._parts.schedule.refence(partition, replace(partition.fence, session=connection.session.id))
         return Verdict.HELD
 
-    plant.around(Holdings, "_recover_one", recover_one)
+    plant.around(Claims, "_recover_one", recover_one)
 
 
 def _second_session(plant: Plant) -> None:
@@ -161,17 +159,17 @@ def _no_join_delay(plant: Plant) -> None:
 
 
 def _id_taken_without_proof(plant: Plant) -> None:
-    async def register(original: Original, self: Membership) -> Registration:
+    async def register(original: Original, self: Membership) -> bool:
         known, proves = set(self.dead_sessions), self.owner_is_dead
         if not self.registered:
             self.owner_is_dead = lambda info: True
         try:
-            registration: Registration = await original(self)
+            registered: bool = await original(self)
         finally:
             self.owner_is_dead = proves
         if self.dead_sessions != known:
             plant.bite()
-        return registration
+        return registered
 
     plant.around(Membership, "register", register)
 
@@ -228,12 +226,12 @@ def _take_over_uncompared(plant: Plant) -> None:
 
 
 def _fights_for_its_id(plant: Plant) -> None:
-    async def register(original: Original, self: Membership) -> Registration:
+    async def register(original: Original, self: Membership) -> bool:
         node = await self.zk.get(self.path) if self.registered else None
         if node is not None:
             self.sessions.add(node.stat.ephemeral_owner)
-        registration: Registration = await original(self)
-        return registration
+        registered: bool = await original(self)
+        return registered
 
     async def check(original: Original, self: Membership) -> bool:
         try:
@@ -259,18 +257,18 @@ def _no_evaluation_after_reconnect(plant: Plant) -> None:
             plant.bite()
             for channel, at in zip(self._channels, due, strict=True):
                 channel.due, channel.joined = at, True
-            self.state = State.MEMBER
+            self.state = SessionState.MEMBER
 
     plant.around(KafkaController, "_follow_connection", follow)
 
 
 def _no_second_look_at_a_claim(plant: Plant) -> None:
-    async def take(original: Original, self: Holdings, partitions: Sequence[TopicPartition]) -> bool:
+    async def take(original: Original, self: Claims, partitions: Sequence[TopicPartition]) -> bool:
         if not await original(self, partitions):
             plant.bite()
         return True
 
-    plant.around(Holdings, "take", take)
+    plant.around(Claims, "take", take)
 
 
 def _no_evaluation_after_a_drop(plant: Plant) -> None:
@@ -302,21 +300,21 @@ def _no_evaluation_after_a_drop(plant: Plant) -> None:
 
 
 def _beliefs_not_checked(plant: Plant) -> None:
-    async def verify(original: Original, self: Holdings) -> None:
+    async def verify(original: Original, self: Claims) -> None:
         plant.bite()
-        self._parts.committer.wakeup.set()
+        self._parts.wake_committer()
 
-    plant.around(Holdings, "verify", verify)
+    plant.around(Claims, "verify", verify)
 
 
 SESSIONS = (
     Mutant(
         "no-deadline", "R5: the session has a deadline of our own",
-        "a process that was stopped hands out as a zombie", _no_deadline,
+        "a process that was stopped delivers as a zombie", _no_deadline,
     ),
     Mutant(
         "contact-at-receipt", "R5: the deadline counts from when an answered request was sent",
-        "a process that wakes reads an old answer, and hands out as a zombie", _contact_counts_at_receipt,
+        "a process that wakes reads an old answer, and delivers as a zombie", _contact_counts_at_receipt,
     ),
     Mutant(
         "refused-recovery-is-lost", "R6: a refused recovery means evaluate, not lost",
@@ -332,7 +330,7 @@ SESSIONS = (
     ),
     Mutant(
         "recovery-deletes-unseen", "R6, Jetstream (b): recovery checks the epoch and deletes nothing",
-        "who comes back evicts whoever took over", _recovery_deletes_unseen,
+        "a member that comes back evicts its successor", _recovery_deletes_unseen,
     ),
     Mutant(
         "second-session", "R6: recovery only after the server declared the old session expired",
@@ -352,11 +350,11 @@ SESSIONS = (
     ),
     Mutant(
         "take-over-uncompared", "R2, R8: a take-over compares the session",
-        "whoever claimed between the look and the take-over is evicted", _take_over_uncompared,
+        "a member that claimed between the look and the take-over is evicted", _take_over_uncompared,
     ),
     Mutant(
         "fights-for-its-id", "R8: the id node changes hands at process start only",
-        "two processes with one id take it from each other for ever", _fights_for_its_id,
+        "two processes with one id take it from each other without end", _fights_for_its_id,
     ),
     Mutant(
         "no-evaluation-after-reconnect", "R9: evaluate after every reconnect",
@@ -364,11 +362,11 @@ SESSIONS = (
     ),
     Mutant(
         "no-second-look-at-a-claim", "R9: a claim that was refused or failed is looked at again",
-        "nobody reads the partition until the timer", _no_second_look_at_a_claim,
+        "no member reads the partition until the timer", _no_second_look_at_a_claim,
     ),
     Mutant(
         "no-evaluation-after-a-drop", "R9: evaluate after every refusal and drop",
-        "nobody reads the partition until the timer", _no_evaluation_after_a_drop,
+        "no member reads the partition until the timer", _no_evaluation_after_a_drop,
     ),
     Mutant(
         "beliefs-not-checked", "R10: coordinate() before each rebalance",

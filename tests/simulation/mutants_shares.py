@@ -9,19 +9,17 @@ from typing import Any
 import inbound.coordinators.dynamic as dynamic
 import inbound.coordinators.members as members
 from inbound.channel.out_of_range import OutOfRange
-from inbound.channel.partition import Fate, Partition
-from inbound.channel.topics import Topics
 from inbound.coordinators.assignment import share
 from inbound.coordinators.base import GroupView, Member, Plan
-from inbound.coordinators.claim import Claim
-from inbound.coordinators.members import Members, Membership, Registration
+from inbound.coordinators.members import Members, Membership
 from inbound.coordinators.nodes import BadNodeError, MemberInfo
-from inbound.coordinators.ownership import Ownership
-from inbound.coordinators.parameters import STATIC
-from inbound.coordinators.rights import Portion, TopicRights
+from inbound.coordinators.ownership import Claim, Ownership
+from inbound.coordinators.rights import STATIC, Portion, TopicRights
 from inbound.coordinators.zookeeper import Call, Delete, Node
 from inbound.errors import OffsetOutOfRangeError
-from inbound.membership import GroupMembership
+from inbound.group.membership import GroupMembership
+from inbound.partition.partition import Fate, Partition
+from inbound.partition.topics import Topics
 from inbound.testing.zookeeper import FakeZooKeeper
 from inbound.topic_partition import TopicPartition
 from tests.simulation.planting import Mutant, Plant, storm_has
@@ -75,7 +73,7 @@ def _ranked_by_id(plant: Plant) -> None:
     plant.around(Members, "read", read)
 
 
-def _each_topic_by_itself(plant: Plant) -> None:
+def _each_topic_alone(plant: Plant) -> None:
     def portions(original: Original, me: str, rights: Mapping[str, TopicRights]) -> Iterator[Portion]:
         plant.bite()
         for of in rights.values():
@@ -86,8 +84,8 @@ def _each_topic_by_itself(plant: Plant) -> None:
     plant.around(dynamic, "portions", portions)
 
 
-def _id_node_made_anew(plant: Plant) -> None:
-    async def register(original: Original, self: Membership) -> Registration:
+def _id_node_recreated(plant: Plant) -> None:
+    async def register(original: Original, self: Membership) -> bool:
         connection = self.zk.connection
         node = await self.zk.get(self.path) if self.registered else None
         if node is not None and connection is not None and node.stat.ephemeral_owner == connection.session.id:
@@ -95,8 +93,8 @@ def _id_node_made_anew(plant: Plant) -> None:
             await self.zk.transaction([Delete(self.path)])
         if self.registered:
             self.info = replace(self.info, joined=None)
-        registration: Registration = await original(self)
-        return registration
+        registered: bool = await original(self)
+        return registered
 
     plant.around(Membership, "register", register)
 
@@ -198,15 +196,15 @@ SHARES = (
     ),
     Mutant(
         "each-topic-by-itself", "R11, Jetstream (f): shares are counted over all topics",
-        "with many small topics the first ids have everything", _each_topic_by_itself,
+        "with many small topics the first ids have everything", _each_topic_alone,
     ),
     Mutant(
-        "id-node-made-anew", "R11, Jetstream (c): a reconnect leaves the id node as it is",
-        "others count one member fewer for a moment, and the order of seniority changes", _id_node_made_anew,
+        "id-node-made-again", "R11, Jetstream (c): a reconnect leaves the id node as it is",
+        "others count one member fewer for a moment, and the order of seniority changes", _id_node_recreated,
     ),
     Mutant(
         "static-members-have-no-right", "R12: what a live static member lists is its own",
-        "a dynamic member sits on it for ever", _static_members_have_no_right,
+        "a dynamic member keeps it", _static_members_have_no_right,
         drawn=lambda plan: any(kind.startswith("static") for kind in plan.setup.others),
     ),
     Mutant(
@@ -215,7 +213,7 @@ SHARES = (
     ),
     Mutant(
         "out-of-range-at-the-end", "R13: never a silent jump to latest",
-        "records are skipped that nobody has seen", _out_of_range_at_the_end,
+        "records are skipped that no member has seen", _out_of_range_at_the_end,
         drawn=storm_has("retain"),
     ),
     Mutant(
@@ -224,7 +222,7 @@ SHARES = (
     ),
     Mutant(
         "strangers-count", "R14: an id node that cannot be read is no member",
-        "its share is taken by nobody", _strangers_count,
+        "its share is taken by no member", _strangers_count,
     ),
     Mutant(
         "topics-from-zookeeper", "Jetstream (e): partitions come from Kafka's metadata",

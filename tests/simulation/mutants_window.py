@@ -7,19 +7,19 @@ from typing import Any
 
 from inbound.channel.commit import Pending
 from inbound.channel.committer import Committer
-from inbound.channel.window import Window
+from inbound.partition.position import Position
 from tests.simulation.planting import Mutant, Plant
 
 Original = Callable[..., Any]
 
 
 def _limit_ignored(plant: Plant) -> None:
-    def is_open(original: Original, self: Window, limit: int) -> bool:
+    def is_open(original: Original, self: Position, limit: int) -> bool:
         if not original(self, limit):
             plant.bite()
         return True
 
-    plant.around(Window, "is_open", is_open)
+    plant.around(Position, "is_open", is_open)
 
 
 def _older_stands_for_newer(plant: Plant) -> None:
@@ -52,7 +52,7 @@ def _unanswered_is_forgotten(plant: Plant) -> None:
 WINDOW = (
     Mutant(
         "limit-ignored", "the window: no more is on its way than a crash may repeat",
-        "a crash repeats whatever was handed out", _limit_ignored,
+        "a crash repeats all deliveries", _limit_ignored,
     ),
     Mutant(
         "older-stands-for-newer", "the window: the newest commit of a partition stands for those before it",

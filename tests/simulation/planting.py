@@ -36,7 +36,7 @@ class Mutant:
 
     @contextmanager
     def plant(self) -> Iterator[Plant]:
-        """Take the rule away until the end of the `with` block; `bites` of what it yields says whether that mattered."""
+        """Take the rule away until the end of the `with` block; `bites` of the yielded plant says whether that mattered."""
         with pytest.MonkeyPatch.context() as patch:
             plant = Plant(patch)
             self._plant(plant)
@@ -127,7 +127,7 @@ def is_release(ops: Sequence[Op]) -> bool:
 
 
 def is_commit(ops: Sequence[Op]) -> bool:
-    """Of one partition or several, also one that writes the epoch anew with it; but no claim and no release."""
+    """Of one partition or several, also one that writes the epoch with it; but no claim and no release."""
     return (_has(ops, SetData, "offsets") or _has(ops, Create, "offsets")) and not any(
         family(op) == "owners" for op in ops
     )

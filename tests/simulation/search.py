@@ -18,18 +18,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import cast
 
-from inbound.testing.simulation import Action, Dispatch, Outcome, Plan, Setup, plan_of, play, shrink
-from inbound.testing.simulation.shrink import kind_of
+from inbound.testing.simulation import Action, Dispatch, Outcome, Plan, Setup, plan_of, shrink
+from inbound.testing.simulation.campaign import kind_of
 from tests.simulation import ingress
 from tests.simulation.ingress import Seed
 from tests.simulation.mutants import MUTANTS
+from tests.simulation.proved import play
 
 #: A mutant that the first so many seeds do not find is a hole in the simulator.
 SEEDS = 2000
 RECORDS = Path(__file__).with_name("kills.json")
 #: What a storm of random faults hardly ever comes by, and why; each is shown by a test of a trace or of its rule.
 SHOWN_BY_TRACES = {
-    "owner-read-first": "takes a hand-made deletion and another's claim between two reads of one look",
+    "owner-read-first": "takes an operator's deletion and another's claim between two reads of one look",
     "own-id-not-looked-at": "takes an id node deleted by hand, and then hardly harms",
     "offset-read-first": "takes an expiry, a recovery, a commit and a release inside one claim of another member",
     "claims-beside-the-old-call": "takes a drop and a new claim during one callback",
@@ -39,9 +40,9 @@ SHOWN_BY_TRACES = {
     "release-beside-the-last-commit": "takes a refused neighbour in the group commit of a release",
     "take-over-uncompared": "takes an expiry and another's claim inside one take-over",
     "reset-moves-unchecked": "takes a move that executes late, after another leader's",
-    "abandoned-gate-left-closed": "takes a reset deleted by hand while its group stands still",
+    "abandoned-gate-left-closed": "takes a reset deleted by hand while its group is stalled",
     "reset-fences-nothing": "takes a commit between the reading of the old offsets and the move",
-    "no-second-look-at-a-claim": "takes a claim that fails for what no watch tells the end of; a gate's opening is told",
+    "no-second-look-at-a-claim": "takes a claim that fails for a reason whose end no watch shows; a gate's opening shows",
     "fights-for-its-id": "takes two processes of one id that both live, and the first one's session lost",
 }
 SEARCHED = [name for name in MUTANTS if name not in SHOWN_BY_TRACES]
@@ -67,7 +68,7 @@ class Kill:
 
 @dataclass
 class Player:
-    """Plays plans with a mutant planted: planted anew for each run, so that no run depends on the ones before."""
+    """Plays plans with a mutant planted: once for each run, so that no run depends on the ones before."""
 
     mutant: str
     #: How often the mutant did something else than the product, in all.

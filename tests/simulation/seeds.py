@@ -33,7 +33,7 @@ def of_the_day(count: int) -> range:
 
 
 def blocks(*seeds: range) -> pytest.MarkDecorator:
-    """Run a test for each block of `seeds`; tests/two_processes.py knows the ids, and gives blocks to whichever is free."""
+    """Run a test for each block of `seeds`; tests/cli/two_processes.py knows the ids, and gives blocks to whichever is free."""
     parts = [some[at : at + BLOCK] for some in seeds for at in range(0, len(some), BLOCK)]
     # No seeds in the ids: two workers that collect just before and just after midnight must agree on them.
     return pytest.mark.parametrize("seeds", [pytest.param(part, id=f"block {n}") for n, part in enumerate(parts)])

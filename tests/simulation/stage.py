@@ -11,7 +11,7 @@ from inbound.coordinators.zookeeper import Call, Op, SetData
 from inbound.testing.world import Recording, World
 from inbound.testing.zookeeper import FakeZooKeeper
 from inbound.topic_partition import TopicPartition
-from tests.ownership_stage import Consumer
+from tests.coordinators.ownership_stage import Consumer
 
 T = TypeVar("T")
 Which = Callable[[Sequence[Op]], bool]
@@ -49,7 +49,7 @@ def but_late(consumer: Consumer, call: Call[T]) -> T:
 
 def _next(consumer: Consumer) -> None:
     ours = [thing for thing in consumer.ensemble.pending if thing.client == consumer.name and thing.kind != "late"]
-    assert ours, f"{consumer.name} waits for something that nobody sends"
+    assert ours, f"{consumer.name} waits for something that is never sent"
     consumer.steps(ours[0].kind)
 
 

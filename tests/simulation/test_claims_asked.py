@@ -8,7 +8,8 @@ from functools import partial
 import pytest
 
 from inbound import Batch, BatchEventProcessor, BatchResponse, TopicPartition
-from inbound.testing.simulation import make_plan, play, story
+from inbound.testing.simulation import make_plan, story
+from tests.simulation.proved import play
 from tests.simulation.seeds import blocks, of_the_day
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("silent")]
@@ -40,11 +41,11 @@ class AskedLater(Asked):
 @blocks(range(10), of_the_day(10))
 def test_nothing_is_violated_where_claims_are_asked_about(seeds: range) -> None:
     """A claim then takes a turn more: it can be released, lost, paused or in doubt in between."""
-    handed_out = 0
+    delivered = 0
     for seed in seeds:
         before = Asked.asked
         outcome = play(make_plan(seed), processor=partial((Asked, AskedLater)[seed % 2], seed))
         assert not outcome.failed, story(outcome)
         assert Asked.asked > before
-        handed_out += outcome.handed_out  # of a single seed it may be none
-    assert handed_out > 0
+        delivered += outcome.handed_out  # of a single seed it may be none
+    assert delivered > 0

@@ -1,4 +1,4 @@
-"""What the judge of simulated runs holds against a member, and what it does not: single histories, made by hand."""
+"""The judge of simulated runs: which histories are violations, and which are not."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from inbound.coordinators.zookeeper import Create, Delete, Op, SetData
 from inbound.errors import OffsetOutOfRangeError
 from inbound.processors.batch import PlainRecord, Record
 from inbound.testing.kafka import ID_FORMS
-from inbound.testing.simulation.databases import Database
 from inbound.testing.simulation.judge import AWARE, Judge
+from inbound.testing.simulation.observed_processors import Database
 from inbound.testing.simulation.plan import Plan, Setup
-from inbound.testing.simulation.requests import Requests
+from inbound.testing.simulation.resting_group import Requests
 from inbound.testing.simulation.stage import Stage
 from inbound.testing.world import Consumer, World
 
@@ -25,12 +25,11 @@ ORDERS_0 = TopicPartition("orders", 0)
 class Judged:
     """Two members, of which k1 has claimed the only partition in epoch 1; then things happen one by one."""
 
-    def __init__(self, on_truncation: str = "hold") -> None:
+    def __init__(self, on_truncation: str = "hold", *, gives_up: str = "", window: int = 10_000) -> None:
         self.world = World(session_timeout=4.0)
         self.world.kafka.id_forms = ID_FORMS
         self.world.kafka.create_topic("orders", 1)
-        self.judge = Judge(self.world, latest=False)
-        self.judge.patience = 1.5
+        self.judge = Judge(self.world, Setup(gives_up=gives_up, window=window, patience=1.5))
         self.k1 = self.world.join("k1", on_truncation=on_truncation)
         self.world.run(4)
         self.x3 = self.world.join("x3", on_truncation=on_truncation)
@@ -61,20 +60,20 @@ class Judged:
     def group_is_set_to(self, offset: int) -> None:
         self.judge.moved(ORDERS_0)
         epoch, path = self.world.paths.epoch(*ORDERS_0), self.world.paths.offset(*ORDERS_0)
-        self._does(None, SetData(path, b"%d" % offset), SetData(epoch, EpochInfo("somebody", 0, "").encode()))
+        self._does(None, SetData(path, b"%d" % offset), SetData(epoch, EpochInfo("tool", 0, "").encode()))
 
     def handed(
-        self, to: Consumer, epoch: int, answer: BatchResponse | None = None, *, first: int = 0, count: int = 2, anew: bool = False
+        self, to: Consumer, epoch: int, answer: BatchResponse | None = None, *, first: int = 0, count: int = 2, now: bool = False
     ) -> None:  # fmt: skip
-        """`anew`: what the log has there now."""
+        """`now`: the records that the log has there now."""
         records: list[Record] = [PlainRecord(offset, value=b"x") for offset in range(first, first + count)]
-        if anew:
+        if now:
             records = [one for one in self.world.kafka.records(ORDERS_0) if first <= one.offset < first + count]
         given = self.judge.begins(to, Batch("orders", 0, first, first + count, records, epoch), to.processor)
         self.judge.answers.ends(given, answer)
 
     def commits(self, owner: Consumer, offset: int, *, leader: int | None = None) -> None:
-        """`leader`: the epoch node, which else stays as it is, says that it wrote what is before the offset; -1: nobody knows."""
+        """`leader`: the epoch node, which else stays as it is, says that it wrote what is before the offset; -1: unknown."""
         epoch = EpochInfo(owner.name, 0, "", leader_epoch=None if leader == -1 else leader)
         noted = [SetData(self.world.paths.epoch(*ORDERS_0), epoch.encode())] if leader is not None else []
         self._does(owner, *noted, SetData(self.world.paths.offset(*ORDERS_0), b"%d" % offset))
@@ -89,9 +88,9 @@ class Judged:
         given = self.judge.begins(to, Batch("orders", 0, first, end, records, 1), to.processor)
         self.judge.answers.ends(given, BatchResponse.advance())
 
-    def is_told(self, of_cut: int, position: int, end: int | None = None) -> None:
+    def learns(self, of_cut: int, position: int, end: int | None = None) -> None:
         error = OffsetOutOfRangeError("orders", 0, position, 0, of_cut if end is None else end, cut=of_cut)
-        self.judge.cuts.is_told(ORDERS_0, error)
+        self.judge.cuts.out_of_range(ORDERS_0, error)
 
     def _does(self, who: Consumer | None, *ops: Op) -> None:
         session = who.zk.session if who is not None else None
@@ -118,7 +117,7 @@ def test_who_was_overtaken_by_hand_has_time_to_find_out(later: float, violations
     ("closed", "violations"),
     [
         (2.0, []),
-        (1.0, [f"orders/0 offset {n} is handed out again, to k1 in epoch 2, because it gave it up by itself" for n in (0, 1)]),
+        (1.0, [f"orders/0 offset {n} is redelivered to k1 in epoch 2, because it gave the partition up" for n in (0, 1)]),
     ],
 )  # fmt: skip
 def test_what_was_abandoned_behind_a_gate_may_be_released_after_it_opens(closed: float, violations: list[str]) -> None:
@@ -136,7 +135,7 @@ def test_what_was_abandoned_behind_a_gate_may_be_released_after_it_opens(closed:
 
 
 def test_what_waits_for_its_commit_is_abandoned_with_a_batch_behind_it_that_failed() -> None:
-    """A reset waits no longer; whoever claims after it begins at the commit."""
+    """A reset waits no longer; the next claim begins at the commit."""
     judged = Judged()
     judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance())
     judged.handed(judged.k1, epoch=1, first=2)
@@ -164,7 +163,7 @@ def test_a_commit_that_moves_the_epoch_on_is_no_claim_although_nobody_has_the_ow
 
 @pytest.mark.parametrize("cut", [True, False])
 def test_who_begins_behind_a_cut_may_be_held_for_it(cut: bool) -> None:
-    """Its claim knows up to where the log was read: whoever claims next does not, and has to read."""
+    """Its claim knows up to where the log was read: the next claim does not, and has to read."""
     judged = Judged()
     judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance())
     judged.commits(judged.k1, 2)
@@ -182,15 +181,14 @@ def test_who_begins_behind_a_cut_may_be_held_for_it(cut: bool) -> None:
 
 def test_a_commit_past_a_record_that_is_given_up_goes_over_no_cut() -> None:
     """It was read before the log was cut; then the group goes on at the log's end, once."""
-    judged = Judged(on_truncation="latest")
-    judged.judge.may_give_up = lambda tp, offset: True
+    judged = Judged(on_truncation="latest", gives_up="skip")
     judged.world.kafka.publish(*ORDERS_0, [b"x"])
     judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance())
     judged.commits(judged.k1, 2)
     judged.log_is_cut(1)
     judged.handed(judged.k1, epoch=1, first=2, count=1)
     judged.commits(judged.k1, 3)
-    judged.is_told(of_cut=1, position=3)
+    judged.learns(of_cut=1, position=3)
     judged.commits(judged.k1, 5)
     assert judged.judge.violations == []
 
@@ -210,7 +208,7 @@ def test_a_cut_behind_a_commit_is_not_over_with_it() -> None:
     assert judged.judge.violations == []
     judged.handed_what_is_there(judged.k1, 7, 9)
     assert judged.judge.violations == [
-        "k1 reads on in orders/0 at 7, although the log was cut at 5: [5, 6] were published since, and nobody was handed them"
+        "k1 reads on in orders/0 at 7, although the log was cut at 5: [5, 6] were published since, and never delivered"
     ]
 
 
@@ -235,7 +233,7 @@ def test_who_goes_over_a_cut_goes_where_the_log_ended_then(commit: int, violatio
     judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance(), count=6)
     judged.commits(judged.k1, 6)
     judged.log_is_cut(3, grows=1)
-    judged.is_told(of_cut=3, position=6, end=4)
+    judged.learns(of_cut=3, position=6, end=4)
     judged.log_is_cut(2, grows=0)
     judged.log_is_cut(1, grows=0)
     judged.commits(judged.k1, commit)
@@ -251,8 +249,8 @@ def test_who_passes_over_the_place_of_a_cut_goes_back_for_it(first: int, violati
     judged.world.kafka.publish(*ORDERS_0, [b"x"] * 2)
     judged.log_is_cut(4)
     judged.world.clock.advance(0.1)
-    judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance(), count=3, anew=True)
-    judged.handed(judged.k1, epoch=1, answer=BatchResponse.next(5), first=3, count=1, anew=True)
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance(), count=3, now=True)
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.next(5), first=3, count=1, now=True)
     judged.handed(judged.k1, epoch=1, first=first)
     assert judged.judge.violations == violations
 
@@ -261,28 +259,27 @@ def test_who_passes_over_the_place_of_a_cut_goes_back_for_it(first: int, violati
 def test_who_passes_over_a_cut_without_knowing_is_led_back_to_it_unless_retention_has_deleted_its_place(
     start: int, missing: str | None
 ) -> None:
-    """The processor names an offset for what it was handed before the log was cut."""
+    """The processor names an offset of its batch from before the cut."""
     judged = Judged()
     batch = Batch("orders", 0, 0, 2, judged.world.kafka.records(ORDERS_0), 1)
     given = judged.judge.begins(judged.k1, batch, judged.k1.processor)
     judged.log_is_cut(1, grows=5)
     judged.world.kafka.retain(*ORDERS_0, start)
     judged.judge.answers.ends(given, BatchResponse.next(5))
-    judged.handed(judged.k1, epoch=1, first=5, count=1, anew=True)
-    over = f"the log was cut at 1: {missing} were published since, and nobody was handed them"
+    judged.handed(judged.k1, epoch=1, first=5, count=1, now=True)
+    over = f"the log was cut at 1: {missing} were published since, and never delivered"
     assert judged.judge.violations == ([f"k1 reads on in orders/0 at 5, although {over}"] if missing else [])
 
 
 def test_what_was_answered_for_behind_a_cut_is_not_on_its_way() -> None:
     """Its commit goes as far as the cut; then what stands there now is read, and the window has room for it."""
-    judged = Judged()
-    judged.judge.window = 0
+    judged = Judged(window=0)
     judged.world.kafka.publish(*ORDERS_0, [b"x"] * 2)
     judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance(), count=4)
     judged.log_is_cut(3)
     judged.commits(judged.k1, 3)
-    judged.handed(judged.k1, epoch=1, answer=BatchResponse.revert(4), first=3, anew=True)
-    judged.handed(judged.k1, epoch=1, first=4, anew=True)
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.revert(4), first=3, now=True)
+    judged.handed(judged.k1, epoch=1, first=4, now=True)
     assert judged.judge.violations == []
 
 
@@ -293,7 +290,7 @@ def test_what_was_answered_for_behind_a_cut_is_not_on_its_way() -> None:
         (4, -1, 4, False),  # where the last batch ended, too
         (4, 0, 4, True),  # that is the last batch's own: it was on its way when the cut was found
         (4, -1, 3, True),  # elsewhere than reading goes on
-        (None, -1, 4, True),  # nobody has found the cut
+        (None, -1, 4, True),  # no member has found the cut
     ],
 )
 def test_who_goes_over_a_cut_commits_less_than_it_had_answered_for(
@@ -307,11 +304,11 @@ def test_who_goes_over_a_cut_commits_less_than_it_had_answered_for(
     judged.handed(judged.k1, epoch=2, answer=BatchResponse.advance(), first=2)
     judged.log_is_cut(1, grows=end - 1)
     if told is not None:
-        judged.is_told(of_cut=1, position=4, end=told)
+        judged.learns(of_cut=1, position=4, end=told)
     judged.commits(judged.k1, end, leader=leader)
     judged.world.kafka.publish(*ORDERS_0, [b"new"])
-    judged.handed(judged.k1, epoch=3, first=end, count=1, anew=True)
-    passed = f"the log was cut at 1: {[*range(1, end)]} were published since, and nobody was handed them"
+    judged.handed(judged.k1, epoch=3, first=end, count=1, now=True)
+    passed = f"the log was cut at 1: {[*range(1, end)]} were published since, and never delivered"
     assert judged.judge.violations == ([f"k1 reads on in orders/0 at {end}, although {passed}"] if lost else [])
 
 
@@ -323,9 +320,9 @@ def test_who_goes_over_a_cut_finds_one_below_it_later() -> None:
     judged.commits(judged.k1, 4)
     judged.log_is_cut(3, grows=0)
     judged.log_is_cut(2, grows=0)
-    judged.is_told(of_cut=3, position=6)
+    judged.learns(of_cut=3, position=6)
     judged.commits(judged.k1, 3)
-    judged.is_told(of_cut=2, position=3)
+    judged.learns(of_cut=2, position=3)
     judged.commits(judged.k1, 2)
     assert judged.judge.violations == []
 
@@ -413,7 +410,7 @@ def test_requests_of_a_member_at_rest_are_few(
     [(2, []), (1, ["the database gets orders/0 from 2 on, and never got [1]"])],
 )
 def test_a_database_begins_where_the_group_stands(begins: int, violations: list[str]) -> None:
-    """Somebody has set the group's offset before anything was written: of what is before that, the database knows nothing."""
+    """An operator has set the group's offset before anything was written: the database knows nothing of records before that."""
     judged = Judged()
     judged.world.kafka.publish("orders", 0, [b"x", b"x"])
     judged.group_is_set_to(begins)

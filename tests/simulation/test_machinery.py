@@ -19,11 +19,11 @@ from inbound.testing.simulation import (
     make_plan,
     make_reset_plan,
     plan_of,
-    play,
     shrink,
     story,
 )
 from tests.simulation.mutants import MUTANTS
+from tests.simulation.proved import play
 from tests.simulation.search import recorded
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("silent")]
@@ -59,7 +59,7 @@ def test_every_kind_of_thing_happens_to_resets() -> None:
 
 
 def test_processes_are_told_to_run_other_channels() -> None:
-    """Every kind of thing happens beside that, and in each plan one process at least is told something."""
+    """Every kind of thing happens beside that, and in each plan one process at least gets another configuration."""
     plans = [plan_of(seed, "reload") for seed in range(300)]
     planned = {action.kind for plan in plans for action in plan.storm}
     told = all(any(action.kind == "reload" for action in plan.storm) for plan in plans)
@@ -98,7 +98,7 @@ class Sloppy(BatchEventProcessor):
 
 
 class Greedy(base.ZkCoordinator):
-    """Leaves the last partition to nobody."""
+    """Leaves the last partition unowned."""
 
     def plan(self, view: base.GroupView) -> base.Plan:
         free = sorted({TopicPartition(t, p) for t, n in view.partitions.items() for p in range(n - 1)} - view.owned)
@@ -130,7 +130,7 @@ def test_a_bad_plugin_fails_with_its_story(
 
 
 def test_a_process_owes_nothing_to_a_configuration_that_it_never_read() -> None:
-    """It is stopped while a good one is written, and that is overwritten with a bad one: it goes on with what it has."""
+    """It is stopped while a good one is written, and that is overwritten with a bad one: it keeps its configuration."""
     setup = Setup(topics=(("orders", 1),), members=1, batch=1, work=0.02, traffic=0.1, channels=2)
     storm = (
         Action(0.12, "freeze", seconds=5.698, flag=True),

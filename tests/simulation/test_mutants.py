@@ -1,4 +1,4 @@
-"""The simulator finds what it is there for: each rule of the protocol taken away is a violation that it sees."""
+"""The simulator finds each mutant: each rule of the protocol taken away is a violation that it sees."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from inbound.testing.simulation.shrink import kind_of
+from inbound.testing.simulation.campaign import kind_of
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.search import RECORDS, SEARCHED, SHOWN_BY_TRACES, Player, find_all, played, recorded
 

@@ -10,7 +10,7 @@ from inbound.coordinators.zookeeper import Call, Delete, Op
 from inbound.testing.world import World
 from inbound.testing.zookeeper_tree import Commit
 from inbound.topic_partition import TopicPartition
-from tests.ownership_stage import PATHS, TP, Consumer, Group
+from tests.coordinators.ownership_stage import PATHS, TP, Consumer, Group
 from tests.simulation.planting import is_claim
 from tests.simulation.stage import begin_until, in_next_batch, reset, seen, with_and_without, world_of
 
@@ -51,7 +51,7 @@ def test_a_zombie_cannot_commit_after_its_successor_s_claim(group: Group, kept: 
 def test_callbacks_of_one_partition_do_not_overlap(kept: bool) -> None:
     """R2. The session expires, another one has the partition for a moment, and the call still runs."""
     world = world_of("a", workers=2)
-    meanwhile: list[int] = []
+    between: list[int] = []
 
     def expire() -> None:
         world.ensemble.cut_off("a")
@@ -59,12 +59,12 @@ def test_callbacks_of_one_partition_do_not_overlap(kept: bool) -> None:
         reset(world, P0, 0)
         world.ensemble.heal("a")
         world.run(4)
-        meanwhile.extend(seen(world, "a"))
+        between.extend(seen(world, "a"))
 
     in_next_batch(world, "a", expire)
     world.kafka.publish(*P0, [b"x"])
     world.run(1)
-    assert meanwhile == ([] if kept else [0])
+    assert between == ([] if kept else [0])
 
 
 @with_and_without("owner-written-afterwards")
@@ -89,7 +89,7 @@ def test_an_expiry_alone_moves_nothing(kept: bool) -> None:
 
 
 @with_and_without("recovery-deletes-unseen")
-def test_who_comes_back_does_not_evict_whoever_took_over(kept: bool) -> None:
+def test_a_member_that_comes_back_does_not_evict_the_new_owner(kept: bool) -> None:
     """R6, Jetstream (b). a has the right to the partition as the senior, but not under b's epoch."""
     world = world_of("a", "b")
     world.ensemble.cut_off("a")
@@ -121,7 +121,7 @@ def test_a_live_process_keeps_its_id(kept: bool) -> None:
 
 @with_and_without("no-second-look-at-a-claim")
 def test_a_refused_claim_is_looked_at_again(kept: bool) -> None:
-    """R9. Somebody moves the epoch between the look and the claim; nobody watches that."""
+    """R9. A tool moves the epoch between the look and the claim; no member watches that."""
     world = World()
     world.kafka.create_topic("orders", 1)
     zk = world.join("a").zk

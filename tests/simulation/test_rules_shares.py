@@ -58,7 +58,7 @@ def test_shares_count_over_all_topics(kept: bool) -> None:
     assert held == ([1, 1] if kept else [0, 2])
 
 
-@with_and_without("id-node-made-anew")
+@with_and_without("id-node-made-again")
 def test_a_short_loss_of_the_connection_moves_nothing(kept: bool) -> None:
     """R11, Jetstream (c). The odd partition is the senior's."""
     world = world_of("a", "b", partitions=3)
@@ -100,7 +100,7 @@ def test_what_retention_has_left_is_read(kept: bool) -> None:
 
 @with_and_without("topics-by-name")
 def test_a_topic_made_again_is_read_from_its_start(kept: bool) -> None:
-    """R13. It was made again while nobody ran, and has more records than the group had read of the old one."""
+    """R13. It was recreated while no member ran, and has more records than the group had read of the old one."""
     world = world_of("a")
     world.kafka.publish(*P0, [b"x"] * 2)
     world.run(1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from inbound.testing.world import World
-from inbound.testing.zookeeper import Delivery
+from inbound.testing.zookeeper import Arrival
 from inbound.topic_partition import TopicPartition
-from tests.ownership_stage import Consumer
+from tests.coordinators.ownership_stage import Consumer
 from tests.simulation.planting import is_claim, is_commit, is_recovery
 from tests.simulation.stage import (
     commits_of,
@@ -25,7 +25,7 @@ P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 @with_and_without("ours-but-not-held-left-alone")
 def test_a_claim_that_landed_without_our_knowing_is_made_good(kept: bool) -> None:
-    """T1 (R4, R9). The answer is lost, and the connection with it; the node stays, so nobody else can claim."""
+    """T1 (R4, R9). The answer is lost, and the connection with it; the node stays, so no other member can claim."""
     world = World()
     world.kafka.create_topic("orders", 1)
     world.kafka.publish(*P0, [b"x"])
@@ -41,7 +41,7 @@ def test_a_call_from_before_a_loss_does_not_commit_under_the_new_claim(kept: boo
     world = world_of("a", reader={"max_batch_records": 1}, workers=2)
     b = Consumer(world.ensemble, "b")
 
-    def meanwhile() -> None:
+    def beside_it() -> None:
         world.ensemble.cut_off("a")
         world.ensemble.expire_session("a")
         claim = b.claim()
@@ -50,7 +50,7 @@ def test_a_call_from_before_a_loss_does_not_commit_under_the_new_claim(kept: boo
         world.ensemble.heal("a")
         world.run(4)
 
-    in_next_batch(world, "a", meanwhile)
+    in_next_batch(world, "a", beside_it)
     world.kafka.publish(*P0, [b"x"] * 3)
     history = commits_of(world, P0)
     world.run(5)
@@ -58,19 +58,19 @@ def test_a_call_from_before_a_loss_does_not_commit_under_the_new_claim(kept: boo
 
 
 @with_and_without("no-deadline", "contact-at-receipt")
-def test_a_process_that_was_stopped_hands_out_nothing_as_a_zombie(kept: bool) -> None:
+def test_a_process_that_was_stopped_delivers_nothing_as_a_zombie(kept: bool) -> None:
     """T9 (R5). On waking it reads an answer that had been on its way, and then its worker is the first to run."""
     world = world_of("a")
     a = world.consumers["a"]
     world.kafka.publish(*P0, [b"x"])
     a.channel.reader.run_once()
     a.zk.get("/")
-    world.ensemble.step(Delivery("a", "execute"))
+    world.ensemble.step(Arrival("a", "execute"))
     world.pause("a")
     world.clock.advance(5)
     world.ensemble.tick()
     world.resume("a")
-    world.ensemble.step(Delivery("a", "answer"))
+    world.ensemble.step(Arrival("a", "answer"))
     a.channel.workers[0].run_once()
     assert (world.owned()["a"], seen(world, "a")) == (set(), [] if kept else [0])
 
@@ -78,7 +78,7 @@ def test_a_process_that_was_stopped_hands_out_nothing_as_a_zombie(kept: bool) ->
 @with_and_without("older-value-sent-again")
 @pytest.mark.parametrize("why", ["its answer was lost", "its neighbour was refused"])
 def test_an_older_position_is_not_sent_after_a_newer_one(why: str, kept: bool) -> None:
-    """T11 (R3). The partition could go on meanwhile, and commit what comes next."""
+    """T11 (R3). The partition could go on, and commit what comes next."""
     world = world_of("a", partitions=2, reader={"max_batch_records": 1})
     history = commits_of(world, P0)
     process(world, "a", {P0: 3, P1: 3})
@@ -100,13 +100,13 @@ def test_a_release_waits_for_the_last_commit(kept: bool) -> None:
     a.channel.parts.committer.run_once()
     partition = a.channel.parts.schedule.get(P0)
     assert partition is not None
-    a.channel.membership.holdings.release(partition)
+    a.channel.membership.claims.release(partition)
     a.controller.run_once()
     for _ in range(3):  # it ends its stream, sees that nothing is on its way any more, and is given up
         a.channel.workers[0].run_once()
     a.controller.run_once()
     while "execute" in a.zk.kinds():
-        world.ensemble.step(Delivery("a", "execute"))
+        world.ensemble.step(Arrival("a", "execute"))
     claim = b.do(b.ownership.claim(P0))
     if claim is None:  # not released yet
         a.controller.close()
@@ -128,7 +128,7 @@ def test_under_latest_nothing_that_came_after_the_first_claim_is_skipped(kept: b
 
 @with_and_without("no-evaluation-after-reconnect")
 def test_what_lost_its_session_is_recovered_as_soon_as_it_is_back(kept: bool) -> None:
-    """T17 (R9). Nobody but its consumer knows that it holds anything."""
+    """T17 (R9). Only its consumer knows that it holds anything."""
     world = world_of("a")
     world.run(5)  # until nothing is due but the timer
     world.ensemble.cut_off("a")
@@ -141,7 +141,7 @@ def test_what_lost_its_session_is_recovered_as_soon_as_it_is_back(kept: bool) ->
 
 @with_and_without("refused-recovery-is-lost")
 def test_a_recovery_that_landed_without_our_knowing_repeats_nothing(kept: bool) -> None:
-    """T17 (R6). Sent again it is refused, because the node is our own. A batch waits for its commit meanwhile."""
+    """T17 (R6). Sent again it is refused, because the node is our own. A batch waits for its commit."""
     world = world_of("a")
 
     def expire() -> None:

@@ -7,11 +7,11 @@ from contextlib import suppress
 
 import pytest
 
-from inbound.coordinators.claim import Verdict
+from inbound.coordinators.ownership import Verdict
 from inbound.coordinators.zookeeper import Check, Op, RefusedError, SetData
 from inbound.testing.world import World
 from inbound.testing.zookeeper_tree import Commit
-from tests.ownership_stage import PATHS, TP, Group
+from tests.coordinators.ownership_stage import PATHS, TP, Group
 from tests.simulation.planting import is_claim, is_recovery
 from tests.simulation.stage import begin_until, but_late, with_and_without
 

@@ -1,7 +1,7 @@
 """Traces of a reset: T2, T15, T16.
 
 First the members' part. The reset itself is played there: it closes the gate, moves offset and epoch in one transaction, and
-opens the gate. Then that of whoever leads it.
+opens the gate. Then that of its leader.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from inbound.controller.reset_offset.command import PATHS
 from inbound.controller.reset_offset.model import To
 from inbound.coordinators.zookeeper import Check, Delete, RefusedError, SetData
 from inbound.topic_partition import TopicPartition
-from tests.reset_stage import Leader, Stage
+from tests.controller.reset_offset.reset_stage import Leader, Stage
 from tests.simulation.stage import commits_of, gate, in_next_batch, reset, seen, with_and_without, world_of
 
 P0 = TopicPartition("orders", 0)
@@ -20,7 +20,7 @@ CLOSED = b"/inbound/commands/reset-offset/some"
 
 
 @with_and_without("ours-but-not-held-left-alone")
-def test_a_node_kept_through_a_reset_is_claimed_anew(kept: bool) -> None:
+def test_a_node_kept_through_a_reset_is_claimed_again(kept: bool) -> None:
     """T2 (R4). The member goes on under the old epoch when the gate opens, and its first commit is refused."""
     world = world_of("a")
     world.kafka.publish(*P0, [b"x"] * 3)
@@ -39,7 +39,7 @@ def test_recovery_does_not_bring_back_the_position_from_before_a_reset(bump: boo
     world = world_of("a")
     history = commits_of(world, P0)
 
-    def meanwhile() -> None:
+    def beside_it() -> None:
         world.ensemble.cut_off("a")
         world.ensemble.expire_session("a")
         gate(world, "orders", CLOSED)
@@ -47,7 +47,7 @@ def test_recovery_does_not_bring_back_the_position_from_before_a_reset(bump: boo
         gate(world, "orders", b"open")
         world.ensemble.heal("a")
 
-    in_next_batch(world, "a", meanwhile)
+    in_next_batch(world, "a", beside_it)
     world.kafka.publish(*P0, [b"x"] * 3)
     world.run(5)
     assert (history, seen(world, "a")) == (([1, 3], [0, 1, 2, 1, 2]) if bump else ([1, 3], [0, 1, 2]))
@@ -59,11 +59,11 @@ def test_a_call_that_hung_through_a_reset_does_not_undo_it(kept: bool) -> None:
     world = world_of("a")
     history = commits_of(world, P0)
 
-    def meanwhile() -> None:
+    def beside_it() -> None:
         gate(world, "orders", CLOSED)
         reset(world, P0, 1)
 
-    in_next_batch(world, "a", meanwhile)
+    in_next_batch(world, "a", beside_it)
     world.kafka.publish(*P0, [b"x"] * 3)
     world.run(2)
     assert history == ([1] if kept else [1, 3])
@@ -84,7 +84,7 @@ def stuck_at_its_move(stage: Stage, name: str) -> Leader:
 
 @with_and_without("reset-moves-unchecked")
 def test_a_move_that_executes_late_does_not_move_again_what_another_leader_has_moved(kept: bool) -> None:
-    """T15. The member has come further meanwhile, and would be thrown back a second time."""
+    """T15. The member has come further since, and would be thrown back a second time."""
     stage = Stage("a", partitions=1)
     history = stage.history()
     name = stage.submit(To.OFFSET, offset=4)
@@ -115,8 +115,8 @@ def test_an_old_leader_moves_nothing_of_the_next_reset(kept: bool) -> None:
 
 
 @with_and_without("abandoned-gate-left-closed")
-def test_a_gate_is_opened_whose_reset_was_deleted_while_its_group_stood_still(kept: bool) -> None:
-    """T16. Nobody carries the reset on, and nobody else ever opens its gate."""
+def test_a_gate_is_opened_whose_reset_was_deleted_while_its_group_was_stopped(kept: bool) -> None:
+    """T16. No process carries the reset on, and no other one ever opens its gate."""
     stage = Stage("a", partitions=1)
     leader = stage.lead("leader")
     name = stage.submit()

@@ -9,11 +9,12 @@ import pytest
 from inbound.ledger.base import Settled
 from inbound.ledger.memory import Note
 from inbound.processors.batch import Batch, PlainRecord
+from inbound.proof.claims import RECREATED
 from inbound.proof.model import Verdict
 from inbound.testing.kafka import FakeKafka
-from inbound.testing.simulation.witness import Witness
 from inbound.topic_partition import TopicPartition
-from tests.proof_stories import KEY, Story, windowed
+from tests.proof.proof_stories import KEY, Story, windowed
+from tests.simulation.witness import ProofWitness
 
 ORDERS_0 = TopicPartition(KEY.topic, KEY.partition)
 
@@ -33,7 +34,7 @@ def test_behind_a_cut_nobody_knows_what_who_could_not_write_has_read(
     kafka = FakeKafka()
     kafka.create_topic("orders", 1)
     kafka.publish(*ORDERS_0, [b"x"] * 8)
-    witness = Witness(kafka)
+    witness = ProofWitness(kafka)
     witness.claimed(ORDERS_0, 1)
     witness.wrote([note("claimed", 1, position=0), Settled(*ORDERS_0, 1, 8, "landed", 1)])
     witness.committed(ORDERS_0, 8)
@@ -56,11 +57,11 @@ def test_behind_a_cut_nobody_knows_what_who_could_not_write_has_read(
 
 
 @pytest.mark.parametrize("goes_on", [True, False], ids=["and goes on", "and nothing more"])
-def test_what_was_not_written_before_a_topic_was_created_anew_may_have_been_about_either(goes_on: bool) -> None:
+def test_what_was_not_written_before_a_recreation_may_have_been_about_either_topic(goes_on: bool) -> None:
     """Its ledger says so when it comes to be written again. If that was before, it was the topic that is gone."""
     kafka = FakeKafka()
     kafka.create_topic("orders", 1)
-    witness = Witness(kafka)
+    witness = ProofWitness(kafka)
     witness.claimed(ORDERS_0, 1)
     witness.wrote([note("claimed", 1, position=0)])
     witness.committed(ORDERS_0, 0)
@@ -71,8 +72,8 @@ def test_what_was_not_written_before_a_topic_was_created_anew_may_have_been_abou
         witness.claimed(ORDERS_0, 3)
         witness.wrote([note("claimed", 3, position=0)])
     witness.claimed(ORDERS_0, 4)
-    witness.created_anew(ORDERS_0, 4)
-    witness.wrote([note("reset", 4, old=0, new=0, reason="topic created anew"), note("claimed", 4, position=0)])
+    witness.begins_recreated(ORDERS_0, 4)
+    witness.wrote([note("reset", 4, old=0, new=0, reason=RECREATED), note("claimed", 4, position=0)])
 
     story = Story().log(0)
     story.run("a").claim(1, at=0, topic_id="one").loses()
@@ -80,7 +81,7 @@ def test_what_was_not_written_before_a_topic_was_created_anew_may_have_been_abou
     b.epoch = 2
     b.note("degraded", **{"from": 1.0, "to": 2.0})
     b.epoch = 4
-    b.note("reset", old=0, new=0, reason="topic created anew").claim(4, at=0, topic_id="two")
+    b.note("reset", old=0, new=0, reason=RECREATED).claim(4, at=0, topic_id="two")
     proof = story.zookeeper(0, epoch=4, owner="b").proof()
 
     said = list(witness.disagreements({ORDERS_0: proof}, lambda _: "b"))
@@ -89,24 +90,24 @@ def test_what_was_not_written_before_a_topic_was_created_anew_may_have_been_abou
 
 
 @pytest.mark.parametrize(
-    ("told", "said"), [(False, []), (True, ["orders/0: handed out again [0, 1] by the proof, [] in truth"])]
+    ("told", "said"), [(False, []), (True, ["orders/0: redelivered [0, 1] by the proof, [] in truth"])]
 )
 def test_what_was_repeated_of_a_deleted_topic_is_taken_for_the_new_one_where_no_ledger_tells_of_that(
     told: bool, said: list[str]
 ) -> None:
     kafka = FakeKafka()
     kafka.create_topic("orders", 1)
-    witness = Witness(kafka)
+    witness = ProofWitness(kafka)
     witness.claimed(ORDERS_0, 2)
-    witness.created_anew(ORDERS_0, 2)
+    witness.begins_recreated(ORDERS_0, 2)
     witness.handed(ORDERS_0, Batch(*ORDERS_0, 0, 2, [PlainRecord(0), PlainRecord(1)], 2))
-    anew, lost = note("reset", 2, old=4, new=0, reason="topic created anew"), note("lost", 2)
-    witness.refused([lost] if told else [anew, lost], degrade=True)
-    witness.wrote([anew] if told else [])
+    recreated, lost = note("reset", 2, old=4, new=0, reason=RECREATED), note("lost", 2)
+    witness.refused([lost] if told else [recreated, lost], degrade=True)
+    witness.wrote([recreated] if told else [])
 
     story = Story().log(2)
     windowed(story, "a", 1, at=0).batch(2).loses()
     proof = replace(story.zookeeper(2, epoch=1).proof(), explained=((0, 2),))
 
     disagreements = witness.disagreements({ORDERS_0: proof}, lambda _: "b")
-    assert [line for line in disagreements if "handed out again" in line] == said
+    assert [line for line in disagreements if "redelivered" in line] == said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from inbound.proof.model import OffsetRange
-from inbound.testing.simulation.witnessed import Seen
+from tests.simulation.witnessed import SeenPartition
 
 
 @pytest.mark.parametrize(
@@ -21,14 +21,14 @@ from inbound.testing.simulation.witnessed import Seen
     ],
 )
 def test_what_resets_want_again_and_jump_no_ledger_knows(moves: list[int], taken_back: list[OffsetRange]) -> None:
-    seen = Seen(at=6)
+    seen = SeenPartition(at=6)
     for offset in moves:
         _moves(seen, offset)
     assert seen.taken_back == taken_back
 
 
 def test_what_a_claim_tells_of_is_known() -> None:
-    seen = Seen(at=6)
+    seen = SeenPartition(at=6)
     _moves(seen, 4)
     seen.moved_to = None  # a ledger says that a claim begins there
     _moves(seen, 8)
@@ -37,7 +37,7 @@ def test_what_a_claim_tells_of_is_known() -> None:
 
 
 def test_what_was_committed_between_two_resets_is_known() -> None:
-    seen = Seen(at=6)
+    seen = SeenPartition(at=6)
     _moves(seen, 4)
     seen.moves_to(5)
     _moves(seen, 8)
@@ -45,7 +45,7 @@ def test_what_was_committed_between_two_resets_is_known() -> None:
     assert seen.taken_back == []
 
 
-def _moves(seen: Seen, offset: int) -> None:
+def _moves(seen: SeenPartition, offset: int) -> None:
     seen.wants_from(offset)
     seen.is_reset(offset)
     seen.moves_to(offset)

@@ -1,7 +1,7 @@
 """The plain loop of aiokafka: python -m benchmarks.peers.aiokafka.loop BOOTSTRAP TOPIC COUNT GROUP.
 
 What makes it fastest, and why that is fair: uvloop, batches of up to 10,000 records, the garbage collector set as for
-the other Python loops. It commits by itself every 5 s, its default: an awaited commit per batch would wait for the
+the other Python loops. It commits in the background every 5 s, its default: an awaited commit per batch would wait for the
 broker each time, and it has no other. The last commit is awaited, and part of what is measured.
 """
 

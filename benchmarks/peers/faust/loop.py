@@ -1,8 +1,8 @@
 """An agent of faust-streaming: python -m benchmarks.peers.faust.loop BOOTSTRAP TOPIC COUNT GROUP.
 
 What makes it fastest, and why that is fair: its compiled streams with all their fast paths, uvloop, nothing is decoded
-(a channel hands out bytes too), no web server, no leader topic, the garbage collector set as for the other Python
-loops. It commits by itself every 2.8 s or 10,000 records, its default.
+(a channel delivers bytes too), no web server, no leader topic, the garbage collector set as for the other Python
+loops. It commits in the background every 2.8 s or 10,000 records, its default.
 
 The process ends itself once it has its records: stopping a worker takes faust seconds, and is not what is measured.
 """

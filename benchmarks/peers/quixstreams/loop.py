@@ -1,8 +1,8 @@
 """A dataframe of quixstreams: python -m benchmarks.peers.quixstreams.loop BOOTSTRAP TOPIC COUNT GROUP.
 
-What makes it fastest, and why that is fair: nothing is decoded (a channel hands out bytes too), no check of the
+What makes it fastest, and why that is fair: nothing is decoded (a channel delivers bytes too), no check of the
 broker's availability with each record, librdkafka's back-off and queue and the garbage collector set as for the plain
-confluent-kafka loop. It commits by itself every 5 s, its default.
+confluent-kafka loop. It commits in the background every 5 s, its default.
 
 It is stopped by the function that sees the records: quixstreams' own `run(count=...)` counts them once more.
 """
@@ -26,7 +26,7 @@ def main(bootstrap: str, topic: str, count: int, group: str) -> None:
     left = count
 
     def touch(value: bytes, key: bytes, timestamp: int, headers: list[tuple[str, bytes]]) -> None:
-        """As `benchmarks.meter.touch`, for one record: quixstreams hands out no batches."""
+        """As `benchmarks.meter.touch`, for one record: quixstreams delivers no batches."""
         nonlocal left
         if left == count:
             meter.begin()

@@ -13,9 +13,8 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
-from pyspark.sql import Observation
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
@@ -25,17 +24,19 @@ from inbound.spark.archive.layout import (
     STAGING,
     UNDECODABLE,
     ArchiveError,
+    BatchManifest,
+    Counts,
+    Gap,
+    TopicBook,
     file_name,
+    from_text,
+    offsets_of,
     staged_folder,
+    to_text,
     topic_name,
 )
-from inbound.spark.archive.manifests import Counts, Gap, Manifest, TopicBook, from_text, offsets_of, to_text
 from inbound.spark.archive.rows import EVENT_DDL, SET_APART_DDL, archived, set_apart
 from inbound.spark.archive.storage import Storage
-from inbound.spark.archive.topics import TopicState
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 #: Manifests of so many batches of a topic are kept. Spark asks for the last one again, never for an older one.
 MANIFESTS_KEPT = 20
@@ -46,7 +47,7 @@ Step = Callable[[str], None]
 class TopicArchive:
     """The archive of one topic: its books and its batches. Batches of one topic come one after the other.
 
-    `places` is held while files are moved into place: folders must not be swapped meanwhile.
+    `places` is held while files are moved into place: no folder may be swapped in that time.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class TopicArchive:
         book: TopicBook,
         *,
         late: float | None,
-        state: Callable[[], TopicState],
+        state: Callable[[], TopicBook],
         places: threading.Lock,
         step: Step,
     ) -> None:
@@ -67,7 +68,7 @@ class TopicArchive:
         self._state = state  # of the topic now; raises ArchiveError if it is another topic by now
         self._places = places
         self._step = step
-        self._last: Manifest | None = None
+        self._last: BatchManifest | None = None
 
     @property
     def checkpoint(self) -> str:
@@ -128,7 +129,7 @@ class TopicArchive:
 
     # -- staging -----------------------------------------------------------------------------------------------------
 
-    def _write_down(self, records: DataFrame, batch: int, until: Mapping[int, int]) -> Manifest:
+    def _write_down(self, records: DataFrame, batch: int, until: Mapping[int, int]) -> BatchManifest:
         storage, spark = self._storage, records.sparkSession
         self._state()  # of another topic of this name nothing may be staged
         staging = f"{STAGING}/{topic_name(self.book.topic)}-{batch}-{uuid.uuid4().hex}"
@@ -153,7 +154,7 @@ class TopicArchive:
         since = {p: (self.book.starts.get(p, 0) if self._last is None else self._last.until.get(p, 0)) for p in until}
         gaps = self._gaps(staged, since, until, self._state().starts)
         counts += Counts(files=len(moves), bytes=size)
-        manifest = Manifest(
+        manifest = BatchManifest(
             self.book.topic, batch, since, until, counts, self.totals + counts, gaps, staging, tuple(moves)
         )  # fmt: skip
         if not storage.create(self._manifest(batch), to_text(manifest)):
@@ -164,8 +165,8 @@ class TopicArchive:
         return manifest
 
     def _count(self, staged: DataFrame) -> Counts:
-        kind = F.substring_index("folder", "/", 1)
-        return Counts(**{str(row[0]): int(row[1]) for row in staged.groupBy(kind).count().collect()})
+        by_kind = staged.groupBy(F.substring_index("folder", "/", 1)).count()
+        return Counts(**{str(row[0]): int(row[1]) for row in by_kind.collect()})
 
     def _moves(self, staging: str, batch: int) -> tuple[list[tuple[str, str]], int]:
         moves: list[tuple[str, str]] = []
@@ -203,7 +204,7 @@ class TopicArchive:
 
     # -- manifests ---------------------------------------------------------------------------------------------------
 
-    def _put_in_place(self, manifest: Manifest) -> None:
+    def _put_in_place(self, manifest: BatchManifest) -> None:
         if not self._storage.exists(manifest.staging):
             return
         left = {file.path for file in self._storage.files(manifest.staging)}
@@ -225,9 +226,9 @@ class TopicArchive:
         names = (name.removesuffix(".json") for name in self._storage.names(folder))
         return sorted(int(name) for name in names if name.isdigit())
 
-    def _read(self, batch: int) -> Manifest:
+    def _read(self, batch: int) -> BatchManifest:
         path = self._manifest(batch)
-        return from_text(Manifest, self._storage.read(path), f"{self._storage.uri}/{path}")
+        return from_text(BatchManifest, self._storage.read(path), f"{self._storage.uri}/{path}")
 
 
 def _write(rows: DataFrame, to: str) -> int:

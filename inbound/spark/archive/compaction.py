@@ -1,6 +1,6 @@
 """Many small files of a day that is over into few.
 
-All folders of one round are read and written anew by one job, to a staging folder. Then a book is created that says
+All folders of one round are rewritten by one job, to a staging folder. Then a book is created that says
 which folder gets which files; from now on they do. Each folder is swapped as a whole: the old one is moved out of the
 archive, the new one in. So a reader sees every offset once, or, in the moment between the two moves, nothing of that
 folder; never an offset twice. A run that dies between them leaves the book, and the next one finishes.
@@ -13,22 +13,29 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from inbound.spark.archive.batches import Step
-from inbound.spark.archive.layout import BOOKS, EVENTS, LATE, STAGING, UNDECODABLE, ArchiveError, is_closed
-from inbound.spark.archive.manifests import Swap, from_text, to_text
+from inbound.spark.archive.layout import (
+    BOOKS,
+    EVENTS,
+    LATE,
+    STAGING,
+    UNDECODABLE,
+    ArchiveError,
+    Swap,
+    from_text,
+    is_closed,
+    to_text,
+)
 from inbound.spark.archive.rows import EVENT_DDL, SET_APART_DDL
 from inbound.spark.archive.storage import File, Storage
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 #: A compacted file has about so many bytes.
 TARGET = 128 * 2**20
-#: One round takes so many bytes, and so many folders: what it needs in staging beside the archive itself.
+#: One round takes so many bytes, and so many folders: the space in staging beside the archive.
 _ROUND_BYTES = 16 * 2**30
 _ROUND_FOLDERS = 1000
 _SWAPS = f"{BOOKS}/swaps"
@@ -47,7 +54,7 @@ class Compacted:
 
 
 class Compaction:
-    """Compacts the folders of closed days. Nothing else may change them meanwhile."""
+    """Compacts the folders of closed days. Nothing else may change them at that time."""
 
     def __init__(self, spark: SparkSession, storage: Storage, step: Step, target: int = TARGET) -> None:
         self._spark = spark
@@ -80,7 +87,7 @@ class Compaction:
         return {folder: files for folder, files in found.items() if self._is_scattered(files)}
 
     def _is_scattered(self, files: Sequence[File]) -> bool:
-        # One late-comer does not make a large folder be written anew.
+        # One late file is no reason to rewrite a large folder.
         small = sum(file.size < self._target / 2 for file in files)
         return small > 1 and len(files) > self._pieces(files)
 

@@ -5,28 +5,42 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import kafka
+import kafka.errors
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import inbound
 from inbound.embedded.locks import LockFile, holder
-from inbound.latch import Latch
+from inbound.errors import BrokerUnavailableError
+from inbound.kafka.python.client import errors_of
+from inbound.kafka.python.topics import CONNECT_TIMEOUT_MS, consumer_of, settings_for
+from inbound.runtime.signals import Latch
 from inbound.spark.archive.batches import Step, TopicArchive
 from inbound.spark.archive.compaction import Compacted, Compaction
-from inbound.spark.archive.layout import BOOKS, CHECKPOINT, EVENTS, STAGING, ArchiveError, topic_name
-from inbound.spark.archive.manifests import Counts, Gap, Identity, TopicBook, from_text, to_text
+from inbound.spark.archive.layout import (
+    BOOKS,
+    CHECKPOINT,
+    EVENTS,
+    STAGING,
+    ArchiveError,
+    Counts,
+    Gap,
+    Identity,
+    TopicBook,
+    from_text,
+    to_text,
+    topic_name,
+)
 from inbound.spark.archive.storage import Storage
-from inbound.spark.archive.topics import Topics, TopicState
-from inbound.spark.failures import cause
 from inbound.spark.kafka_source import client_options
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+from inbound.spark.session import cause
 
 #: At most so many offsets of a topic are staged at once.
 OFFSETS_AT_ONCE = 10_000_000
@@ -73,7 +87,7 @@ class TopicSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ArchiveSummary:
     """What a run did."""
 
     topics: tuple[TopicSummary, ...]
@@ -94,7 +108,7 @@ class ArchiveJob:
         step: Step = lambda where: None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._spark = spark.newSession()  # whose settings are nobody else's
+        self._spark = spark.newSession()  # with its own settings
         for name, value in _SETTINGS.items():
             self._spark.conf.set(name, value)
         self._plan = plan
@@ -110,7 +124,7 @@ class ArchiveJob:
         self._ending = threading.Event()
         self._waiting = threading.Event()  # never set
 
-    def run(self) -> Summary:
+    def run(self) -> ArchiveSummary:
         """Archive, until all that was there is archived, or until it is asked to stop.
 
         Raises:
@@ -120,11 +134,11 @@ class ArchiveJob:
         """
         began = time.monotonic()
         with ExitStack() as owned:
-            self._topics = owned.enter_context(Topics(self._plan.kafka))
-            states = {topic: self._state_of(topic) for topic in self._plan.topics}  # before anything is written
+            self._topics = owned.enter_context(TopicStarts(self._plan.kafka))
+            states = {topic: self._topics.state(topic) for topic in self._plan.topics}  # before anything is written
             self._enter(owned)
-            book = Identity(made=_moment(self._now()), writer=f"inbound {inbound.__version__}")
-            self._storage.create(_IDENTITY, to_text(book))
+            made = datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="seconds")
+            self._storage.create(_IDENTITY, to_text(Identity(made=made, writer=f"inbound {inbound.__version__}")))
             self._storage.make_folder(EVENTS)  # readers may come before the first event
             archives = [self._open(topic, state) for topic, state in states.items()]
             self._recover(archives)
@@ -135,9 +149,9 @@ class ArchiveJob:
             else:
                 self._follow(archives)
             topics = [TopicSummary(a.book.topic, a.counts, a.totals, dict(a.until), tuple(a.gaps)) for a in archives]
-            return Summary(tuple(topics), self._compacted, time.monotonic() - began)
+            return ArchiveSummary(tuple(topics), self._compacted, time.monotonic() - began)
 
-    def compact(self) -> Summary:
+    def compact(self) -> ArchiveSummary:
         """Compact what is archived, and archive nothing. Kafka is not asked.
 
         Raises ArchiveError: the folder is no archive, or another process's.
@@ -149,12 +163,12 @@ class ArchiveJob:
             self._enter(owned)
             self._recover([])
             self._compact()
-            return Summary((), self._compacted, time.monotonic() - began)
+            return ArchiveSummary((), self._compacted, time.monotonic() - began)
 
     # -- the folder --------------------------------------------------------------------------------------------------
 
     def _enter(self, owned: ExitStack) -> None:
-        """Make sure that the folder is an archive, or make it one; and that nobody else writes to it."""
+        """Check that the folder is an archive, or make it one, and lock it."""
         storage = self._storage
         if storage.exists(_IDENTITY):
             from_text(Identity, storage.read(_IDENTITY), f"{storage.uri}/{_IDENTITY}")
@@ -175,7 +189,7 @@ class ArchiveJob:
                 raise ArchiveError(f"{storage.uri}: process {holder(lock.path)} archives to it; end it first")
             owned.enter_context(lock)
 
-    def _open(self, topic: str, state: TopicState) -> TopicArchive:
+    def _open(self, topic: str, state: TopicBook) -> TopicArchive:
         storage = self._storage
         path = f"{BOOKS}/topics/{topic_name(topic)}.json"
         if not storage.exists(path):
@@ -183,7 +197,7 @@ class ArchiveJob:
                 raise ArchiveError(
                     f"{storage.uri}: {path} is missing, but the topic has a checkpoint; restore the file"
                 )
-            storage.create(path, to_text(TopicBook(topic, state.topic_id, state.starts)))
+            storage.create(path, to_text(state))
         book = from_text(TopicBook, storage.read(path), f"{storage.uri}/{path}")
         self._check(book, state)
         return self._archive_of(book)
@@ -193,24 +207,16 @@ class ArchiveJob:
             self._storage,
             book,
             late=self._plan.late,
-            state=lambda: self._check(book, self._state_of(book.topic)),
+            state=lambda: self._check(book, self._topics.state(book.topic)),
             places=self._places,
             step=self._step,
         )
 
-    def _state_of(self, topic: str) -> TopicState:
-        state = self._topics.state(topic)
-        if state is None:
-            raise ArchiveError(
-                f"topic {topic}: there is none at the brokers; check the name, or leave it out by --topic"
-            )
-        return state
-
-    def _check(self, book: TopicBook, state: TopicState) -> TopicState:
+    def _check(self, book: TopicBook, state: TopicBook) -> TopicBook:
         if None not in (book.topic_id, state.topic_id) and book.topic_id != state.topic_id:
             raise ArchiveError(
                 f"topic {book.topic}: was deleted and made again since {self._storage.uri} was begun (topic id {book.topic_id}, "
-                f"now {state.topic_id}); its offsets have begun anew. Archive the new one to another --to; nothing was written"
+                f"now {state.topic_id}); its offsets begin at 0 again. Archive the new one to another --to; nothing was written"
             )
         return state
 
@@ -261,7 +267,7 @@ class ArchiveJob:
 
     def _start(self, archive: TopicArchive) -> StreamingQuery:
         topic = archive.book.topic
-        # What is gone from the log we find ourselves, and go on behind it: Spark would stop there for ever.
+        # This job finds what is gone from the log, and goes on behind it; Spark would stop there.
         options = {**client_options(self._plan.spark_kafka or self._plan.kafka), "failOnDataLoss": "false"}
         records = (
             self._spark.readStream.format("kafka")
@@ -332,5 +338,44 @@ class _Ended(Exception):
     """No other batch is begun; Spark gives it again to the next run."""
 
 
-def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+#: What brokers without topic ids answer.
+_NO_ID = "00000000-0000-0000-0000-000000000000"
+
+
+class TopicStarts(AbstractContextManager["TopicStarts"]):
+    """Asks Kafka. Any thread; close it."""
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        """Raises ConfigError: properties that cannot be used. BrokerUnavailableError: no broker answers."""
+        self._asking = threading.Lock()  # the clients are for one thread at a time
+        self._settings = settings = settings_for(properties, kafka.KafkaConsumer.DEFAULT_CONFIG)
+        of_admin = {name: value for name, value in settings.items() if name in kafka.KafkaAdminClient.DEFAULT_CONFIG}
+        with errors_of(settings), ExitStack() as owned:
+            admin = kafka.KafkaAdminClient(**{"client_id": "inbound-archive", **of_admin})
+            self._admin = owned.enter_context(closing(admin))
+            self._consumer = owned.enter_context(consumer_of(settings))
+            self._owned = owned.pop_all()
+
+    def __exit__(self, *_: object) -> None:
+        self._owned.close()
+
+    def state(self, topic: str) -> TopicBook:
+        """Return what a topic is like now.
+
+        Raises:
+            ArchiveError: there is none of that name.
+            BrokerUnavailableError: the brokers do not answer, or refuse to say.
+        """
+        with errors_of(self._settings), self._asking:
+            found = self._admin.describe_topics([topic])[0]
+            if found["error_code"] == kafka.errors.UnknownTopicOrPartitionError.errno:
+                raise ArchiveError(
+                    f"topic {topic}: there is none at the brokers; check the name, or leave it out by --topic"
+                )
+            if found["error_code"]:
+                reason = kafka.errors.for_code(found["error_code"]).__name__
+                raise BrokerUnavailableError(f"topic {topic}: the brokers say nothing of it ({reason})")
+            keys = [kafka.TopicPartition(topic, part["partition_index"]) for part in found["partitions"]]
+            starts = self._consumer.beginning_offsets(keys, timeout_ms=CONNECT_TIMEOUT_MS)
+        topic_id = str(found.get("topic_id") or _NO_ID)
+        return TopicBook(topic, None if topic_id == _NO_ID else topic_id, {key.partition: starts[key] for key in keys})

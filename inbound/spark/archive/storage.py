@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -74,12 +74,8 @@ class Storage:
 
     def read(self, path: str) -> str:
         """Return a file's text."""
-        with self._refusals(path):
-            stream = self._fs.open(self._path(path))
-            try:
-                return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-            finally:
-                stream.close()
+        with self._refusals(path), closing(self._fs.open(self._path(path))) as stream:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
 
     def create(self, path: str, text: str) -> bool:
         """Write a file that appears whole under its name, or not at all. Returns False if there is one already."""
@@ -88,11 +84,8 @@ class Storage:
                 return False
             folder, _, name = path.rpartition("/")
             draft = self._path(f"{folder}/.{name}-{uuid.uuid4().hex}")
-            stream = self._fs.create(draft, True)
-            try:
+            with closing(self._fs.create(draft, True)) as stream:
                 stream.write(text.encode())
-            finally:
-                stream.close()
             if not self._fs.rename(draft, self._path(path)):
                 raise ArchiveError(f"{self.uri}/{path}: cannot be created; check that its folder can be written to")
             return True

@@ -1,14 +1,15 @@
-"""What a unit's task reads: the records that Spark hands over, and from Kafka again what a processor wants once more."""
+"""What a unit's task reads: the records that Spark delivers, and from Kafka again what a processor wants once more."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
-from inbound.channel.buffer import Chunk
 from inbound.errors import BrokerUnavailableError, OffsetOutOfRangeError, SparkError
 from inbound.kafka.base import LogClient
+from inbound.partition.buffer import Chunk
 from inbound.processors.batch import PlainRecord, record_size
 from inbound.spark.replay.plan import Unit
 
@@ -18,7 +19,7 @@ Reread = Callable[[int, int], Iterator[Chunk]]
 SILENCE = 30.0
 
 
-class Source:
+class UnitRecords:
     """The records of one unit in order, from any offset on. One thread at a time."""
 
     def __init__(self, chunks: Iterator[Chunk], unit: Unit, start: int, reread: Reread) -> None:
@@ -82,7 +83,7 @@ def from_arrow(batches: Iterator[Any], unit: Unit) -> Iterator[Chunk]:
         )
         if not whole:
             raise SparkError(
-                f"{unit.tp}: Spark did not hand over offsets {unit.first} to {unit.next - 1} in order (at {int(offsets[0])} "
+                f"{unit.tp}: Spark did not deliver offsets {unit.first} to {unit.next - 1} in order (at {int(offsets[0])} "
                 f"after {last}); nothing out of order is replayed. Leave out --conf settings that repartition"
             )
         last = int(offsets[-1])
@@ -97,8 +98,7 @@ def from_kafka(connect: Callable[[], LogClient], unit: Unit, first: int, end: in
         OffsetOutOfRangeError: they are not in the log any more.
         UnreadableBatchError: they become too large when they are decompressed, or are broken.
     """
-    client = connect()
-    try:
+    with closing(connect()) as client:
         client.read({unit.tp: first})
         position, heard = first, time.monotonic()
         while position < end:
@@ -117,8 +117,6 @@ def from_kafka(connect: Callable[[], LogClient], unit: Unit, first: int, end: in
             records = [record for record in fetched.records if record.offset < end]
             if records:
                 yield Chunk(records, min(position, end), sum(map(record_size, records)))
-    finally:
-        client.close()
 
 
 def _records(batch: Any, offsets: Any) -> list[PlainRecord]:

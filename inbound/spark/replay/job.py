@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any
 from inbound.clock import SystemClock
 from inbound.errors import SparkError
 from inbound.ledger.base import Done
-from inbound.ledger.ranges import OffsetRange
+from inbound.proof.model import OffsetRange
 from inbound.spark.kafka_source import read_log
 from inbound.spark.replay.marks import ReplayFolder, Standing
 from inbound.spark.replay.plan import Unit, layers
-from inbound.spark.replay.task import RESULT, Job, ReplayTask
+from inbound.spark.replay.task import RESULT, ReplayJob, ReplayTask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: How often a display is told how far all is, in seconds.
+#: How often progress is shown, in seconds.
 SHOW_EVERY = 0.5
 #: Records that Spark hands to Python at once, at most; a batch of the channel, if that is smaller.
 ARROW_RECORDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ReplayResult:
     """What became of a replay."""
 
     standings: tuple[Standing, ...]
@@ -42,15 +42,15 @@ class Ended:
 
 def replay(
     spark: SparkSession,
-    job: Job,
+    job: ReplayJob,
     folder: ReplayFolder,
     kafka: Mapping[str, object],
     import_paths: Sequence[str],
     show: Callable[[int], None] = lambda offsets: None,
-) -> Ended:
+) -> ReplayResult:
     """Run what is left of a replay, and wait for it. `kafka` is how Spark reads.
 
-    `show` is told how many offsets are done, by this thread.
+    `show` gets the number of offsets that are done, on this thread.
 
     Raises:
         SparkError: a task failed for good; what is marked stays marked.
@@ -74,12 +74,12 @@ def replay(
             )
         held = {row.unit: row.held for row in rows if row.held is not None}
         _mark_empty(folder, left.keys() - {job.units[row.unit] for row in rows})
-    ended = Ended(tuple(folder.standing(unit) for unit in job.units), held)
+    ended = ReplayResult(tuple(folder.standing(unit) for unit in job.units), held)
     show(sum(one.mark - one.unit.first for one in ended.standings))
     return ended
 
 
-def _scan(spark: SparkSession, job: Job, kafka: Mapping[str, object], left: Mapping[Unit, int]) -> DataFrame:
+def _scan(spark: SparkSession, job: ReplayJob, kafka: Mapping[str, object], left: Mapping[Unit, int]) -> DataFrame:
     """Return the records of all units: one partition of Spark's for each, in the order of offsets."""
     scans = []
     for layer in layers(left):

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from inbound.clock import Clock
 from inbound.embedded.locks import LockFile, holder
 from inbound.errors import ConfigError, LedgerError
-from inbound.ledger.disk import Disk, advice, reason
+from inbound.ledger.disk import Disk, advice, reason, replace_file
 from inbound.ledger.files import FilesLedger
 from inbound.ledger.format import path_part, unseal
-from inbound.ledger.ranges import OffsetRange
 from inbound.ledger.reader import Corrupt, Entry, read_file
+from inbound.proof.intervals import intersection, union
+from inbound.proof.model import OffsetRange
 from inbound.spark.replay.plan import ReplayPlan, Unit
 
 PLAN = "plan.json"
@@ -34,17 +34,17 @@ class Attempt:
     number: int
     first: int  # where it began
     mark: int  # what is before this offset is done
-    begun: list[OffsetRange] = field(default_factory=list)  # what it was handed; batches that touch are one range
+    begun: list[OffsetRange] = field(default_factory=list)  # its deliveries; batches that touch are one range
     batches: int = 0
     records: int = 0
     why: str | None = None  # why it ended; None: it was killed, or it is running
 
     @property
     def open(self) -> list[OffsetRange]:
-        """What it was handed and has not marked."""
-        return merged((max(first, self.mark), end) for first, end in self.begun if end > self.mark)
+        """Its deliveries that are not marked."""
+        return union((max(first, self.mark), end) for first, end in self.begun if end > self.mark)
 
-    def hand_out(self, first: int, end: int, records: int) -> None:
+    def count(self, first: int, end: int, records: int) -> None:
         """Count a batch."""
         self.batches += 1
         self.records += records
@@ -56,7 +56,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """Offsets that were handed out again by a later attempt, and why the attempt before it had not marked them."""
+    """Offsets that were redelivered by a later attempt, and why the attempt before it had not marked them."""
 
     topic: str
     partition: int
@@ -87,9 +87,10 @@ class Standing:
         """Return what later attempts were handed again of what earlier ones had not marked."""
         found = []
         for n, attempt in enumerate(self.attempts):
-            again = merged(each for later in self.attempts[n + 1 :] for each in later.begun)
+            again = union(each for later in self.attempts[n + 1 :] for each in later.begun)
             found += [
-                Repeated(*self.unit.tp, *both, attempt.why or "it was killed") for both in _common(attempt.open, again)
+                Repeated(*self.unit.tp, *both, attempt.why or "it was killed")
+                for both in intersection(attempt.open, again)
             ]
         return found
 
@@ -144,25 +145,17 @@ class ReplayFolder:
 
     def write_plan(self, plan: ReplayPlan) -> None:
         """Write the plan, whole and for good. LedgerError: it cannot be."""
-        path, disk = self.path / PLAN, Disk()
-        made = path.with_name(f".{PLAN}.{os.getpid()}")
+        path = self.path / PLAN
         try:
-            with open(made, "w", encoding="utf-8") as file:
-                file.write(plan.to_json())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(made, path)
-            disk.sync_directory(self.path)
+            replace_file(path, plan.to_json().encode())
+            Disk().sync_path(self.path)
         except OSError as error:
             raise LedgerError(f"{path}: it cannot be written ({reason(error)}); {advice(error)}") from error
 
     def position(self, unit: Unit) -> int:
         """Return about how far a unit is, for a display: the last mark at the end of its newest file."""
-        files = self._files(unit)
-        for path in reversed(files):
-            if (mark := _last_mark(path)) is not None:
-                return mark
-        return unit.first
+        marks = map(_last_mark, reversed(self._files(unit)))
+        return next((mark for mark in marks if mark is not None), unit.first)
 
     # -- both sides ---------------------------------------------------------------------------------------------------
 
@@ -170,7 +163,7 @@ class ReplayFolder:
         """Return what the files of a unit say.
 
         Raises:
-            LedgerError: one cannot be read, or a line of it is damaged: then nobody knows what is done.
+            LedgerError: one cannot be read, or a line of it is damaged: then the progress is not known.
         """
         attempts: dict[int, Attempt] = {}
         skips: list[tuple[int, int, str]] = []
@@ -190,7 +183,7 @@ class ReplayFolder:
                 if (attempt := attempts.get(item.epoch)) is None:
                     continue
                 if item.kind == "begun" and item.first is not None and item.next is not None:
-                    attempt.hand_out(item.first, item.next, item.records or 0)
+                    attempt.count(item.first, item.next, item.records or 0)
                 elif item.kind == "done" and item.commit is not None:
                     attempt.mark = max(attempt.mark, item.commit)
                 elif item.kind == "skip":
@@ -213,22 +206,6 @@ class ReplayFolder:
     def ledger_of(self, unit: Unit, clock: Clock) -> FilesLedger:
         """Open the marks of one attempt. LedgerError: that is not possible."""
         return FilesLedger(self.root, self.name, f"unit{unit.number}", clock)
-
-
-def merged(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Return the ranges in order, those that touch as one."""
-    found: list[OffsetRange] = []
-    for first, end in sorted(ranges):
-        if found and first <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
-        else:
-            found.append((first, end))
-    return found
-
-
-def _common(some: Sequence[OffsetRange], others: Sequence[OffsetRange]) -> list[OffsetRange]:
-    pairs = ((max(a, c), min(b, d)) for a, b in some for c, d in others)
-    return [(first, end) for first, end in pairs if first < end]
 
 
 def _last_mark(path: Path) -> int | None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from pydantic import TypeAdapter
+
 from inbound.errors import ConfigError, LedgerError
 from inbound.kafka.base import LogRange
-from inbound.ledger.ranges import OffsetRange
+from inbound.proof.model import OffsetRange
+from inbound.proof.words import listed
 from inbound.topic_partition import TopicPartition
 
 #: Of the plan's file. A newer one is refused, never guessed at.
@@ -35,7 +40,7 @@ class Unit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedOffsets:
     """Which offsets were asked for, as it was said: two runs that say the same go on with the same replay.
 
     `start` and `end` are `earliest` or `latest`, an offset, or a time as RFC 3339 text beginning with `@`.
@@ -56,7 +61,7 @@ class ReplayPlan:
     name: str
     channel: str
     group: str
-    asked: Asked
+    asked: RequestedOffsets
     processor: str
     options: str  # a digest: options can hold secrets
     shadow: str | None
@@ -79,27 +84,16 @@ class ReplayPlan:
                 raise LedgerError(
                     f"{where}: it has version {version}, this inbound reads up to {PLAN_VERSION}; use a newer one"
                 )
-            asked = members.pop("asked")
-            pages = asked.pop("partitions")
-            return cls(
-                asked=Asked(
-                    topics=tuple(asked.pop("topics")),
-                    partitions=None if pages is None else tuple(pages),
-                    given=tuple((t, p, first, end) for t, p, first, end in asked.pop("given")),
-                    **asked,
-                ),
-                units=tuple(Unit(*unit) for unit in members.pop("units")),
-                **members,
-            )
+            return TypeAdapter(cls).validate_python(members)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LedgerError(
-                f"{where}: it is no plan of a replay ({error!r}); take another --name, or delete the folder to begin anew"
+                f"{where}: it is no plan of a replay ({error!r}); take another --name, or delete the folder to start again"
             ) from None
 
     def refuse_other(self, other: ReplayPlan, *, marked: bool) -> None:
         """Raise ConfigError if `other`, wanted under the same name, is another replay than this one.
 
-        What a processor is told may be corrected as long as nothing is `marked` done.
+        A processor's options may be corrected as long as nothing is `marked` done.
         """
         names = {"channel": "channel", "group": "group", "asked": "offsets", "shadow": "--shadow"}
         if marked:
@@ -107,12 +101,12 @@ class ReplayPlan:
         differ = [said for field, said in names.items() if getattr(self, field) != getattr(other, field)]
         if differ:
             raise ConfigError(
-                f"replay {self.name}: it was begun with other {_listed(differ)}; it had channel {self.channel}, processor "
+                f"replay {self.name}: it was begun with other {listed(differ)}; it had channel {self.channel}, processor "
                 f"{self.processor}, offsets {described(self.asked)}. Give the same again to go on with it, or another --name"
             )
 
 
-def described(asked: Asked) -> str:
+def described(asked: RequestedOffsets) -> str:
     """Return in words which offsets were asked for."""
     if asked.given:
         return ", ".join(f"{topic}/{partition}:{first}:{end}" for topic, partition, first, end in asked.given)
@@ -121,7 +115,7 @@ def described(asked: Asked) -> str:
     return f"of {', '.join(asked.topics)} from {start} to {end}{which}"
 
 
-def chosen(asked: Asked, partitions: Mapping[str, int]) -> list[TopicPartition]:
+def chosen(asked: RequestedOffsets, partitions: Mapping[str, int]) -> list[TopicPartition]:
     """Return the partitions that are asked for, of topics with so many partitions.
 
     Raises:
@@ -142,7 +136,10 @@ def chosen(asked: Asked, partitions: Mapping[str, int]) -> list[TopicPartition]:
 
 
 def resolved(
-    asked: Asked, wanted: Sequence[TopicPartition], logs: Mapping[TopicPartition, LogRange], ask_time: AskTime
+    asked: RequestedOffsets,
+    wanted: Sequence[TopicPartition],
+    logs: Mapping[TopicPartition, LogRange],
+    ask_time: AskTime,
 ) -> dict[TopicPartition, list[OffsetRange]]:
     """Return the offsets to replay of each partition; one of which nothing is asked for is left out.
 
@@ -199,18 +196,16 @@ def cut(
 def layers(units: Iterable[Unit]) -> list[dict[str, dict[int, Unit]]]:
     """Deal units out so that each layer has at most one of each partition: as many as one scan of Spark can take."""
     dealt: list[dict[str, dict[int, Unit]]] = []
+    before: Counter[TopicPartition] = Counter()
     for unit in units:
-        for layer in dealt:
-            if unit.partition not in layer.get(unit.topic, {}):
-                break
-        else:
-            layer = {}
-            dealt.append(layer)
-        layer.setdefault(unit.topic, {})[unit.partition] = unit
+        if before[unit.tp] == len(dealt):
+            dealt.append({})
+        dealt[before[unit.tp]].setdefault(unit.topic, {})[unit.partition] = unit
+        before[unit.tp] += 1
     return dealt
 
 
-def _given(asked: Asked, logs: Mapping[TopicPartition, LogRange]) -> dict[TopicPartition, list[OffsetRange]]:
+def _given(asked: RequestedOffsets, logs: Mapping[TopicPartition, LogRange]) -> dict[TopicPartition, list[OffsetRange]]:
     found: dict[TopicPartition, list[OffsetRange]] = {}
     for topic, partition, first, end in sorted(asked.given):
         tp = TopicPartition(topic, partition)
@@ -237,17 +232,11 @@ def _bound(
     if isinstance(bound, int):
         return dict.fromkeys(wanted, bound)
     if bound.startswith("@"):
-        answers = ask_time(milliseconds(bound))
+        # Milliseconds of RFC 3339 text, which was checked when it was read.
+        answers = ask_time(round(datetime.fromisoformat(bound.removeprefix("@")).timestamp() * 1000))
         found = {tp: answers.get(tp) for tp in wanted}
         return {tp: logs[tp].end if offset is None else offset for tp, offset in found.items()}
     return {tp: logs[tp].start if bound == "earliest" else logs[tp].end for tp in wanted}
-
-
-def milliseconds(time: str) -> int:
-    """Return the milliseconds since 1970 of `@` and RFC 3339 text, which was checked when it was read."""
-    from datetime import datetime
-
-    return round(datetime.fromisoformat(time.removeprefix("@")).timestamp() * 1000)
 
 
 def _gone(tp: TopicPartition, first: int, end: int, log: LogRange) -> str:
@@ -259,7 +248,3 @@ def _gone(tp: TopicPartition, first: int, end: int, log: LogRange) -> str:
 
 def _to_come(tp: TopicPartition, end: int, log: LogRange) -> str:
     return f"{tp}: the log ends before {log.end}, so offset {end - 1} cannot be replayed; end at {log.end}, or use --to-latest"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

@@ -1,6 +1,6 @@
 """One attempt at one unit: its records through the processor, batch by batch, each answer with its meaning.
 
-What a channel does by its reader, worker and committer is one loop here: nobody else owns the partition, and a mark takes
+What a channel does by its reader, worker and committer is one loop here: the partition has no other owner, and a mark takes
 the place of the commit. What an answer means (`decide`), what a failure does (`FailurePolicy`) and how batches are cut are
 the channel's own.
 """
@@ -17,21 +17,22 @@ from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any
 
-from inbound.channel.answer import Outcome, decide
-from inbound.channel.buffer import Chunk, Cut
-from inbound.channel.failure_policy import DeadLetters, FailurePolicy, describe
-from inbound.channel.partition import Partition
-from inbound.channel.position import Position
-from inbound.channel.settings import Settings
+from inbound.channel.failure_policy import DeadLetters, FailurePolicy
+from inbound.channel.outcome import Outcome, decide
 from inbound.clock import Clock
 from inbound.config import ChannelConfig
-from inbound.coordinators.claim import Fence
+from inbound.coordinators.ownership import Fence
 from inbound.errors import BadResponseError
-from inbound.journal import Journal
 from inbound.ledger.base import Done, Ledger, Range
+from inbound.partition.buffer import Chunk, Cut
+from inbound.partition.journal import Journal
+from inbound.partition.partition import Partition
+from inbound.partition.position import Position
+from inbound.partition.service import Settings
 from inbound.processors.base import BatchEventProcessor, gives_starts, has_room, is_async
 from inbound.processors.batch import Batch
-from inbound.spark.replay.feed import Source, after
+from inbound.runtime.text import describe
+from inbound.spark.replay.feed import UnitRecords, after
 from inbound.spark.replay.plan import Unit
 from inbound.topic_partition import TopicPartition
 
@@ -77,7 +78,7 @@ class Waker:
             self._loop.call_soon_threadsafe(self._woken_async.set)
 
     async def wait(self, seconds: float | None) -> None:
-        """Wait until woken, so many seconds at most; coroutines go on meanwhile."""
+        """Wait until woken, so many seconds at most; coroutines go on."""
         if self._loop is None:
             self._clock.wait(self._woken, seconds)
         else:
@@ -98,17 +99,18 @@ class UnitRun:
         unit: Unit,
         start: int,
         attempt: int,
-        source: Source,
+        source: UnitRecords,
         dead_letters: DeadLetters | None = None,
         reading: Executor | None = None,
     ) -> None:
         """`start` is the unit's mark; `reading` waits for records where callbacks are coroutines."""
         self._parts = parts
+        self._clock, self._processor, self._ledger = parts.clock, parts.processor, parts.ledger
         self._unit = unit
         self._source = source
         self._reading = reading
         self._failures = FailurePolicy(
-            settings=Settings(parts.config), clock=parts.clock, service=parts, books=parts, journal=parts.journal,
+            settings=Settings(parts.config), clock=parts.clock, service=parts, ledger_notes=parts, journal=parts.journal,
             dead_letters=dead_letters,
         )  # fmt: skip
         self._has_room = has_room(type(parts.processor))
@@ -118,7 +120,7 @@ class UnitRun:
         self._partition = Partition(unit.tp, Fence(attempt, 0), Position(start, delivered=start))
         self._ended = False  # nothing is left to be read
         self._handed = start  # where the last batch ended
-        #: What was handed out since the mark, oldest first: a revert needs no Kafka.
+        #: What was delivered since the mark, oldest first: a revert needs no Kafka.
         self._kept: deque[tuple[int, Chunk]] = deque()  # each with where its batch began
         self._kept_bytes = 0
         self._lock = threading.Lock()
@@ -137,7 +139,7 @@ class UnitRun:
             self._waker.set()
 
     async def run(self) -> str | None:
-        """Hand out everything. Returns why the partition is held; None: it is through.
+        """Deliver everything. Returns why the partition is held; None: it is through.
 
         Raises:
             LedgerError: a mark cannot be written.
@@ -154,14 +156,14 @@ class UnitRun:
                 if not (self._has_room and self.mark < partition.position.delivered and await self._finishing()):
                     break
                 continue
-            room = self._parts.processor.room(partition.tp, self.mark) if self._has_room else None
+            room = self._processor.room(partition.tp, self.mark) if self._has_room else None
             if room == 0:
                 if partition.position.finished is None:
                     await self._waker.wait(self._until_commit())
                 continue
             cut = self._cut(room)
             if cut is not None:
-                await self._hand_out(cut)
+                await self._deliver(cut)
         await self._terminate()
         return partition.failure.held
 
@@ -170,13 +172,9 @@ class UnitRun:
     async def _place(self) -> None:
         """Ask a processor that keeps offsets of its own where to begin: never before the mark, never beyond the end."""
         partition = self._partition
-        while (
-            gives_starts(type(self._parts.processor))
-            and not partition.position.placed
-            and partition.failure.held is None
-        ):
+        while gives_starts(type(self._processor)) and not partition.position.placed and partition.failure.held is None:
             try:
-                offset = await self._awaited(self._parts.processor.on_claim(partition.tp, self.mark))
+                offset = await self._awaited(self._processor.on_claim(partition.tp, self.mark))
                 if offset is not None and (type(offset) is not int or offset < 0):
                     raise BadResponseError(f"{partition.tp}: on_claim returned {offset!r}; return an offset, or None")
             except (GeneratorExit, KeyboardInterrupt):
@@ -184,7 +182,7 @@ class UnitRun:
             except BaseException as error:
                 due = self._failures.claim_failed(partition, error)
                 if partition.failure.held is None:
-                    await self._waker.wait(due - self._parts.clock.now())
+                    await self._waker.wait(due - self._clock.now())
                 continue
             partition.position.placed, partition.failure.attempts = True, 0
             if offset is not None and offset > self.mark:
@@ -196,11 +194,8 @@ class UnitRun:
 
     def _due(self) -> float:
         """Write the marks that are due; return how long the partition rests."""
-        partition, now = self._partition, self._parts.clock.now()
-        with self._lock:
-            finished, partition.position.finished = partition.position.finished, None
-        if finished is not None and finished <= partition.position.delivered:
-            partition.position.defer_commit(finished, now)
+        partition, now = self._partition, self._clock.now()
+        self._take_finished(now)
         if partition.position.deferred is not None and partition.position.commit_due <= now:
             offset = partition.position.take_deferred()
             if offset is not None:
@@ -209,12 +204,20 @@ class UnitRun:
             return min(partition.rest_until, partition.position.commit_due) - now
         return 0.0
 
+    def _take_finished(self, due: float) -> None:
+        """Defer the commit of what the processor has finished to `due`."""
+        position = self._partition.position
+        with self._lock:
+            finished, position.finished = position.finished, None
+        if finished is not None and finished <= position.delivered:
+            position.defer_commit(finished, due)
+
     def _until_commit(self) -> float | None:
         due = self._partition.position.commit_due
-        return None if due == float("inf") else max(0.0, due - self._parts.clock.now())
+        return None if due == float("inf") else max(0.0, due - self._clock.now())
 
     async def _finishing(self) -> bool:
-        """Wait for the processor to finish what it was handed; False: it has finished nothing for `idle_time`."""
+        """Wait for the processor to finish its records; False: it has finished nothing for `idle_time`."""
         until_commit = self._until_commit()
         if self._partition.position.finished is None:
             await self._waker.wait(self._parts.config.idle_time if until_commit is None else until_commit)
@@ -245,7 +248,7 @@ class UnitRun:
 
     # -- a batch -------------------------------------------------------------------------------------------------------
 
-    async def _hand_out(self, cut: Cut) -> None:
+    async def _deliver(self, cut: Cut) -> None:
         partition, parts, records = self._partition, self._parts, tuple(cut.records)
         batch = Batch(
             *partition.tp,
@@ -281,7 +284,7 @@ class UnitRun:
         await self._apply(outcome, batch)
 
     async def _apply(self, outcome: Outcome, batch: Batch) -> None:
-        partition, now = self._partition, self._parts.clock.now()
+        partition, now = self._partition, self._clock.now()
         self._tell(outcome)
         self._move_to(max(self._unit.first, min(outcome.position, self._unit.next)))
         if outcome.max_bytes is not None:
@@ -328,30 +331,27 @@ class UnitRun:
     async def _commit(self, offset: int, batch: Batch | None) -> None:
         self._mark(offset, self._partition.position.delivered if batch is None else batch.next_offset)
         if batch is not None and self._tells_processed:
-            await self._guard("on_batch_processed", lambda: self._parts.processor.on_batch_processed(batch))
+            await self._guard("on_batch_processed", lambda: self._processor.on_batch_processed(batch))
 
     def _mark(self, offset: int, end: int) -> None:
         """Write, durably, that what is before `offset` is done."""
         partition = self._partition
-        self._parts.ledger.done([Done(*partition.tp, partition.fence.epoch, self.mark, end, offset)])
+        self._ledger.done([Done(*partition.tp, partition.fence.epoch, self.mark, end, offset)])
         partition.position.land(partition.position.advance(offset))
         while self._kept and self._kept[0][1].next_offset <= offset:
             self._kept_bytes -= self._kept.popleft()[1].size
 
     async def _terminate(self) -> None:
-        """The unit is through, or held: tell the processor, mark what it says, and what the log lacks at the end."""
+        """The unit is through, or held: tell the processor, mark its answer, and the gap at the end of the log."""
         partition = self._partition
         through = partition.failure.held is None
         if through:
             partition.position.delivered = self._unit.next
         answer: Any = await self._guard(
             "on_stream_termination",
-            lambda: self._parts.processor.on_stream_termination(partition.tp, partition.position.delivered),
+            lambda: self._processor.on_stream_termination(partition.tp, partition.position.delivered),
         )
-        with self._lock:
-            finished, partition.position.finished = partition.position.finished, None
-        if finished is not None and finished <= partition.position.delivered:
-            partition.position.defer_commit(finished, 0.0)
+        self._take_finished(0.0)
         commit = partition.position.take_deferred()
         if answer is not None:
             try:

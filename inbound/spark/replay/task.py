@@ -15,34 +15,35 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from inbound.channel.failure_policy import DeadLetters, describe
+from inbound.channel.failure_policy import DeadLetters
 from inbound.channel.worker import finish
 from inbound.clock import SystemClock
 from inbound.config import ChannelConfig
 from inbound.embedded.locks import holder
 from inbound.errors import LedgerError, ProcessorError, SparkError
 from inbound.kafka.base import LogClient
-from inbound.kafka.clients import connector
-from inbound.kafka.dead_letters import DeadLetterTopic
-from inbound.kafka.topic_writer import KafkaTopicWriter
+from inbound.kafka.clients.choice import connector
+from inbound.kafka.clients.outlets import DeadLetterTopic
+from inbound.kafka.python.producer import KafkaTopicWriter
 from inbound.ledger.base import Ledger
-from inbound.plugins import find_processor
-from inbound.processors.base import BatchEventProcessor, Context, TopicWriter, is_async
-from inbound.spark.replay.feed import Source, from_arrow, from_kafka
+from inbound.plan.plugins import find_processor
+from inbound.processors.base import BatchEventProcessor, Context, TopicWriter
+from inbound.runtime.text import describe
+from inbound.spark.replay.feed import UnitRecords, from_arrow, from_kafka
 from inbound.spark.replay.marks import ReplayFolder
 from inbound.spark.replay.plan import Unit
 from inbound.spark.replay.run import ReplayParts, UnitRun
 
 log = logging.getLogger("inbound.replay")
 
-#: How long an attempt waits for one that was overtaken to end, in seconds. It may be inside a callback.
+#: How long an attempt waits for an earlier one to end, in seconds. That may be inside a callback.
 OVERTAKEN = 60.0
 #: The columns of the one row that an attempt returns: its unit, where its marks end, why it was held.
 RESULT = "unit int, mark long, held string"
 
 
 @dataclass(frozen=True)
-class Job:
+class ReplayJob:
     """What every attempt needs to know; travels pickled, with its secrets, inside Spark's own channel."""
 
     folder: Path
@@ -58,7 +59,7 @@ class Job:
 class ReplayTask:
     """Called by Spark with the records of one unit; yields one row."""
 
-    def __init__(self, job: Job, import_paths: tuple[str, ...]) -> None:
+    def __init__(self, job: ReplayJob, import_paths: tuple[str, ...]) -> None:
         # Options may be of a class of the user's, which can be found only once the paths are set.
         self._job = pickle.dumps(job)
         self._import_paths = import_paths
@@ -70,7 +71,7 @@ class ReplayTask:
         if first is None:
             return
         sys.path[:0] = [path for path in self._import_paths if path not in sys.path]
-        job: Job = pickle.loads(self._job)
+        job: ReplayJob = pickle.loads(self._job)
         unit = _unit_of(job, first)
         mark, held = attempt(job, unit, chain([first], batches))
         names = ["unit", "mark", "held"]
@@ -79,7 +80,7 @@ class ReplayTask:
         yield pyarrow.RecordBatch.from_arrays(columns, names=names)
 
 
-def attempt(job: Job, unit: Unit, batches: Iterator[Any]) -> tuple[int, str | None]:
+def attempt(job: ReplayJob, unit: Unit, batches: Iterator[Any]) -> tuple[int, str | None]:
     """Replay what is left of a unit, alone. Returns where its marks end, and why it was held; None: it was not.
 
     Raises:
@@ -96,7 +97,7 @@ def attempt(job: Job, unit: Unit, batches: Iterator[Any]) -> tuple[int, str | No
         ) from None
     if not taken:
         raise SparkError(
-            f"{unit.tp}: another attempt (pid {holder(lock.path)}) still runs after {OVERTAKEN:.0f} s, and two would hand out "
+            f"{unit.tp}: another attempt (pid {holder(lock.path)}) still runs after {OVERTAKEN:.0f} s, and two would deliver "
             "the same offsets; begin the same replay again when it has ended"
         )
     with lock:
@@ -120,7 +121,7 @@ def attempt(job: Job, unit: Unit, batches: Iterator[Any]) -> tuple[int, str | No
 
 
 def _replayed(
-    job: Job, unit: Unit, start: int, number: int, ledger: Ledger, batches: Iterator[Any]
+    job: ReplayJob, unit: Unit, start: int, number: int, ledger: Ledger, batches: Iterator[Any]
 ) -> tuple[int, str | None]:
     cls = find_processor(job.processor).cls
     me = f"replay-{job.name}-{unit.number}-{number}"
@@ -128,82 +129,69 @@ def _replayed(
     def connect() -> LogClient:
         return connector(job.config.reader, job.kafka, client_id=me, isolation=job.config.isolation)()
 
-    source = Source(from_arrow(batches, unit), unit, start, lambda low, high: from_kafka(connect, unit, low, high))
+    source = UnitRecords(from_arrow(batches, unit), unit, start, lambda low, high: from_kafka(connect, unit, low, high))
     with ExitStack() as stack:
         dead_letters: DeadLetters | None = None
         if (topic := job.config.on_error.dead_letter_topic) is not None:
             dead_letter_topic = DeadLetterTopic(job.kafka, topic, job.config.group, me)
             stack.callback(dead_letter_topic.close)
             dead_letters = dead_letter_topic.send
-        served = _Serving(job, unit, me, cls(), stack)
-        parts = ReplayParts(SystemClock(), job.config, served.processor, ledger)
-        reading = None
-        if is_async(cls):
-            reading = stack.enter_context(ThreadPoolExecutor(1, "reading"))
+        parts = ReplayParts(SystemClock(), job.config, cls(), ledger)
+        reading = stack.enter_context(ThreadPoolExecutor(1, "reading")) if parts.asynchronous else None
+
+        def open_topic(topic: str) -> TopicWriter:
+            writer = KafkaTopicWriter(job.kafka, topic, me)
+            stack.callback(writer.close)
+            return writer
 
         async def whole() -> tuple[int, str | None]:
             run = UnitRun(parts, unit, start, number, source, dead_letters, reading)
-            return await served.around(run)
+            context = Context(
+                channel=job.channel,
+                group=job.config.group,
+                consumer_id=me,
+                options=job.options,
+                shutdown_timeout=job.config.shutdown_timeout,
+                commit=run.advance,
+                open_topic=open_topic,
+            )
+            held = await _served(unit, parts.processor, context, run)
+            return run.mark, held
 
-        if is_async(cls):
+        if parts.asynchronous:
             with asyncio.Runner() as runner:
                 return runner.run(whole())
         return finish(whole())
 
 
-class _Serving:
-    """Opens the processor for one attempt, and closes it however that ends."""
-
-    def __init__(self, job: Job, unit: Unit, me: str, processor: BatchEventProcessor, stack: ExitStack) -> None:
-        self._job = job
-        self._unit = unit
-        self._me = me
-        self._stack = stack
-        self.processor = processor
-
-    async def around(self, run: UnitRun) -> tuple[int, str | None]:
-        config = self._job.config
-        context = Context(
-            channel=self._job.channel,
-            group=config.group,
-            consumer_id=self._me,
-            options=self._job.options,
-            shutdown_timeout=config.shutdown_timeout,
-            commit=run.advance,
-            open_topic=self._open_topic,
-        )
-        name = type(self.processor).__name__
+async def _served(unit: Unit, processor: BatchEventProcessor, context: Context, run: UnitRun) -> str | None:
+    """Open the processor, run the attempt, and close the processor in any case. Returns why the partition is held."""
+    name = type(processor).__name__
+    try:
+        await _awaited(processor.open(context))
+    except Exception as error:
+        raise ProcessorError(
+            f"{unit.tp}: {name}.open failed: {describe(error)}; nothing was delivered, the processor cannot do its "
+            "work without it"
+        ) from error
+    try:
+        return await run.run()
+    finally:
+        context.stopping.set()
         try:
-            await _awaited(self.processor.open(context))
+            await _awaited(processor.close())
         except Exception as error:
-            raise ProcessorError(
-                f"{self._unit.tp}: {name}.open failed: {describe(error)}; nothing was handed out, the processor cannot do its "
-                "work without it"
-            ) from error
-        try:
-            held = await run.run()
-        finally:
-            context.stopping.set()
-            try:
-                await _awaited(self.processor.close())
-            except Exception as error:
-                log.error("%s: %s.close failed: %s", self._unit.tp, name, describe(error))
-        return run.mark, held
-
-    def _open_topic(self, topic: str) -> TopicWriter:
-        writer = KafkaTopicWriter(self._job.kafka, topic, self._me)
-        self._stack.callback(writer.close)
-        return writer
+            log.error("%s: %s.close failed: %s", unit.tp, name, describe(error))
 
 
 async def _awaited(answer: Any) -> Any:
     return await answer if isawaitable(answer) else answer
 
 
-def _unit_of(job: Job, batch: Any) -> Unit:
+def _unit_of(job: ReplayJob, batch: Any) -> Unit:
     topic, partition = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
     offset = batch.column("offset")[0].as_py()
     for unit in job.units:
         if unit.tp == (topic, partition) and unit.first <= offset < unit.next:
             return unit
-    raise SparkError(f"{topic}/{partition}: Spark handed over offset {offset}, which is not of this replay")
+    raise SparkError(f"{topic}/{partition}: Spark delivered offset {offset}, which is not of this replay")

@@ -1,6 +1,5 @@
 """`spark report`: throughput, lag and delivery latency of groups over time, from ledger and log.
 
-landings.py   the ledger's lines -> when which offsets were handed out and landed, by partition
-delays.py     the log's records, held against landings -> counts per bucket of time; on the executors
-job.py        from a configuration's groups to a `Report`
+Begin with `job.py`, from a configuration's groups to a `DeliveryReport`. `landings.py` finds in the ledger when offsets
+were delivered and landed, and counts the log's records against that on the executors. The page is `inbound.report`'s.
 """

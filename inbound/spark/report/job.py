@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -16,20 +16,32 @@ from inbound.errors import ConfigError, InboundError, SparkError
 from inbound.kafka.base import LogRange
 from inbound.ledger.places import FilePath
 from inbound.proof.model import PartitionKey
-from inbound.report.figures import Report, Series, Tally, Window, series_of, window_of
-from inbound.spark.failures import cause
-from inbound.spark.gather import Brokers, Subject
+from inbound.report.figures import DeliveryReport, Series, Tally, TimeWindow, series_of, window_of
+from inbound.spark.cluster_state import KafkaLogs, Subject
 from inbound.spark.kafka_source import read_log
-from inbound.spark.ledger_source import SMALL, Chunk, Cut, LedgerMovedError
-from inbound.spark.ledger_topic import LedgerTopic, TopicCut, taken
-from inbound.spark.report.delays import SCHEMA, SCHEMA_TEXT, Lookup, counting, tallies
-from inbound.spark.report.landings import Excerpt, Landings, excerpt, landings_of, time_of
+from inbound.spark.ledger_source import SMALL, LedgerCut, LedgerMovedError, take_chunks
+from inbound.spark.report.landings import (
+    SCHEMA,
+    SCHEMA_TEXT,
+    Excerpt,
+    Landings,
+    Lookup,
+    counting,
+    excerpt,
+    landings_of,
+    tallies,
+    time_of,
+)
+from inbound.spark.session import cause
+from inbound.spark.stories import LedgerTopicName, TopicCut, taken
 from inbound.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: How often the ledger is read anew because a file of it was converted or deleted meanwhile.
+T = TypeVar("T")
+
+#: How often the ledger is read again because a file of it was converted or deleted.
 _ATTEMPTS = 3
 #: So many partitions are named in a note.
 _NAMED = 8
@@ -40,7 +52,7 @@ class NothingToReportError(InboundError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReportRequest:
     """What the report is to be about."""
 
     subjects: Sequence[Subject]
@@ -50,26 +62,9 @@ class Wanted:
     bucket: float | None = None  # seconds; None: what fits
 
 
-@dataclass(slots=True)
-class _Notes:
-    """What a reader should know, each sentence once, with the partitions that it is about."""
-
-    found: dict[str, list[TopicPartition]] = field(default_factory=lambda: defaultdict(list))
-
-    def add(self, text: str, tp: TopicPartition) -> None:
-        self.found[text].append(tp)
-
-    def told(self) -> list[str]:
-        return [
-            f"{', '.join(f'{one.topic}/{one.partition}' for one in sorted(tps)[:_NAMED])}"
-            f"{f' and {len(tps) - _NAMED:,} more' if len(tps) > _NAMED else ''}: {text}"
-            for text, tps in self.found.items()
-        ]
-
-
 def make_report(
-    wanted: Wanted,
-    place: FilePath | LedgerTopic,
+    wanted: ReportRequest,
+    place: FilePath | LedgerTopicName,
     kafka: Mapping[str, Any],
     session: Callable[[], SparkSession],
     *,
@@ -77,7 +72,7 @@ def make_report(
     writer: str = "",
     spark_kafka: Mapping[str, Any] | None = None,
     small: int | None = SMALL,
-) -> Report:
+) -> DeliveryReport:
     """Read ledger and log, and return the figures.
 
     Args:
@@ -97,7 +92,7 @@ def make_report(
     """
     begun = time.monotonic()
     notes: list[str] = []
-    if isinstance(place, LedgerTopic):
+    if isinstance(place, LedgerTopicName):
         read = partial(_read_topic, place, kafka, spark_kafka or kafka, session)
     else:
         read = partial(_read_files, place, session, small)
@@ -105,54 +100,47 @@ def make_report(
     brokers_of = {subject.group: subject.read_committed for subject in wanted.subjects}
     limits = _limits(kafka, landings, brokers_of)
     window = _window(wanted, landings, limits, made)
-    told = _Notes()
+    about: dict[str, list[TopicPartition]] = defaultdict(list)  # what a reader should know of partitions
     usable = {
         key: one.within(window.begin, window.end)
         for key, one in landings.items()
-        if _usable(one, limits[brokers_of[key.group]].get(TopicPartition(key.topic, key.partition)), told)
+        if _usable(one, limits[brokers_of[key.group]].get(TopicPartition(key.topic, key.partition)), about)
     }
     names = sorted({(key.group, key.topic) for key in usable})
     if not names:
-        raise NothingToReportError("; ".join(["there is nothing left to report from", *told.told()]))
-    counted = [Tally() for _ in names]
+        raise NothingToReportError("; ".join(["there is nothing left to report from", *_told(about)]))
+    counts = [SCHEMA.empty_table()]
     for read_committed in sorted(set(brokers_of.values())):
         some = {key: one for key, one in usable.items() if brokers_of[key.group] is read_committed}
         lookup = _lookup(some, names)
-        ranges = _ranges(lookup, limits[read_committed])
-        if ranges:
-            for tally, more in zip(
-                counted,
-                _count(session(), spark_kafka or kafka, lookup, ranges, window, read_committed, len(names)),
-                strict=True,
-            ):
-                _merge(tally, more)
-    return Report(
+        if ranges := _ranges(lookup, limits[read_committed]):
+            counts.append(_count(session(), spark_kafka or kafka, lookup, ranges, window, read_committed))
+    counted = tallies(pa.concat_tables(counts), len(names))
+    return DeliveryReport(
         made,
         time.monotonic() - begun,
         window,
         tuple(_series(name, usable, tally, window) for name, tally in zip(names, counted, strict=True)),
-        (*notes, *told.told(), *_ahead(names, counted)),
+        (*notes, *_told(about), *_ahead(names, counted)),
         writer,
     )
 
 
 def _landings(
-    wanted: Wanted, place: FilePath | LedgerTopic, read: Callable[[str], list[Excerpt]], notes: list[str]
+    wanted: ReportRequest, place: FilePath | LedgerTopicName, read: Callable[[str], list[Excerpt]], notes: list[str]
 ) -> dict[PartitionKey, Landings]:
     if isinstance(place, Path) and not place.is_dir():
         raise NothingToReportError(
             f"ledger {place}: there is no such folder; check ledger.path, and whether the group has run"
         )
-    excerpts: list[Excerpt] = []
-    for subject in wanted.subjects:
-        excerpts += read(subject.group)
+    excerpts = [one for subject in wanted.subjects for one in read(subject.group)]
     found = landings_of(excerpts)
     if wanted.topics:
         found = {key: one for key, one in found.items() if key.topic in wanted.topics}
     if not found:
         groups = ", ".join(subject.group for subject in wanted.subjects)
         topics = f" for {', '.join(sorted(wanted.topics))}" if wanted.topics else ""
-        where = str(place) if isinstance(place, LedgerTopic) else f"ledger {place}"
+        where = str(place) if isinstance(place, LedgerTopicName) else f"ledger {place}"
         raise NothingToReportError(
             f"{where}: no batch of {groups} stands in it{topics}; check --channel and --topic, the settings of the ledger, "
             "and whether the group has run"
@@ -169,7 +157,11 @@ def _read_files(place: FilePath, session: Callable[[], SparkSession], small: int
     attempt = 1
     while True:
         try:
-            return _read(Cut.now(place, group), session, small)
+            cut = LedgerCut.now(place, group)
+            chunks = cut.chunks()
+            if small is None or cut.bytes < small or len(chunks) < 2:
+                return take_chunks(chunks, excerpt, None)
+            return spark_says(partial(take_chunks, chunks, excerpt, session()))
         except LedgerMovedError:
             if attempt == _ATTEMPTS:
                 raise
@@ -177,29 +169,16 @@ def _read_files(place: FilePath, session: Callable[[], SparkSession], small: int
 
 
 def _read_topic(
-    place: LedgerTopic,
+    place: LedgerTopicName,
     kafka: Mapping[str, Any],
     spark_kafka: Mapping[str, Any],
     session: Callable[[], SparkSession],
     group: str,
 ) -> list[Excerpt]:
-    with Brokers(kafka, read_committed=True) as brokers:
+    with KafkaLogs(kafka, read_committed=True) as brokers:
         cut = TopicCut.now(place, group, brokers)
     pieces = spark_says(lambda: taken(cut, session(), spark_kafka, cut.limits, excerpt))
     return [piece for of_run in pieces.values() for piece in of_run]
-
-
-def _read(cut: Cut, session: Callable[[], SparkSession], small: int | None) -> list[Excerpt]:
-    chunks = cut.chunks()
-    if small is None or cut.bytes < small or len(chunks) < 2:
-        return [_excerpt(chunk) for chunk in chunks]
-    context = session().sparkContext
-    found: list[Excerpt] = spark_says(lambda: context.parallelize(chunks, len(chunks)).map(_excerpt).collect())
-    return found
-
-
-def _excerpt(chunk: Chunk) -> Excerpt:
-    return excerpt(chunk.block())
 
 
 def _limits(
@@ -208,7 +187,7 @@ def _limits(
     found = {}
     for read_committed in set(isolation.values()):
         keys = [key for key in landings if isolation[key.group] is read_committed]
-        with Brokers(kafka, read_committed=read_committed) as brokers:
+        with KafkaLogs(kafka, read_committed=read_committed) as brokers:
             known = brokers.topics(sorted({key.topic for key in keys}))
             there = {
                 TopicPartition(key.topic, key.partition)
@@ -220,16 +199,16 @@ def _limits(
 
 
 def _window(
-    wanted: Wanted,
+    wanted: ReportRequest,
     landings: Mapping[PartitionKey, Landings],
     limits: Mapping[bool, Mapping[TopicPartition, LogRange]],
     made: float,
-) -> Window:
+) -> TimeWindow:
     times = time_of(landings.values())
     if times is None:
         raise NothingToReportError("the ledger has no batch")
     ends = {tp: log.end for some in limits.values() for tp, log in some.items()}
-    # Who has stood still since its last line is to be seen standing still.
+    # A group that has stalled since its last line must be seen to be stalled.
     behind = any(
         int(one.commits[-1]) < ends.get(TopicPartition(key.topic, key.partition), 0) if len(one.commits) else True
         for key, one in landings.items()
@@ -244,18 +223,27 @@ def _window(
         raise ConfigError(f"--bucket: {error}; give a wider one, or a shorter time by --from and --to") from None
 
 
-def _usable(landings: Landings, log: LogRange | None, notes: _Notes) -> bool:
+def _told(notes: Mapping[str, Sequence[TopicPartition]]) -> list[str]:
+    """Return each note once, with the partitions that it is about."""
+    return [
+        f"{', '.join(f'{one.topic}/{one.partition}' for one in sorted(tps)[:_NAMED])}"
+        f"{f' and {len(tps) - _NAMED:,} more' if len(tps) > _NAMED else ''}: {text}"
+        for text, tps in notes.items()
+    ]
+
+
+def _usable(landings: Landings, log: LogRange | None, notes: dict[str, list[TopicPartition]]) -> bool:
     tp = TopicPartition(landings.key.topic, landings.key.partition)
     if log is None:
-        notes.add("Kafka has no such partition any more; left out", tp)
+        notes["Kafka has no such partition any more; left out"].append(tp)
         return False
     if len(landings.commits) and int(landings.commits[-1]) > log.end:
-        notes.add("commits go past the log's end: was the topic deleted and made anew? Left out", tp)
+        notes["commits go past the log's end: was the topic deleted and recreated? Left out"].append(tp)
         return False
     if log.start > landings.first:
-        notes.add(
-            "older records than the log still holds were handed out; they are not counted as published or landed", tp
-        )
+        notes[
+            "older records than the log still holds were delivered; they are not counted as published or landed"
+        ].append(tp)
     return True
 
 
@@ -263,7 +251,7 @@ def _lookup(landings: Mapping[PartitionKey, Landings], names: Sequence[tuple[str
     places = {name: place for place, name in enumerate(names)}
     found: dict[TopicPartition, list[tuple[int, Landings]]] = defaultdict(list)
     for key, one in landings.items():
-        # What was handed out per second is not needed where records are counted.
+        # What was delivered per second is not needed where records are counted.
         slim = Landings(key, one.first, one.commits, one.at)
         found[TopicPartition(key.topic, key.partition)].append((places[key.group, key.topic], slim))
     return dict(found)
@@ -284,10 +272,9 @@ def _count(
     kafka: Mapping[str, Any],
     lookup: Lookup,
     ranges: Mapping[str, Mapping[int, tuple[int, int]]],
-    window: Window,
+    window: TimeWindow,
     read_committed: bool,
-    series: int,
-) -> list[Tally]:
+) -> pa.Table:
     from pyspark.sql import functions as sql
 
     shared = spark.sparkContext.broadcast(lookup)
@@ -297,13 +284,13 @@ def _count(
     keys = SCHEMA.names[:-1]
     counts = log.mapInArrow(counting(shared, window), SCHEMA_TEXT).groupBy(*keys).agg(sql.sum("n").alias("n"))
     try:
-        rows: pa.Table = spark_says(counts.toArrow)
+        rows = spark_says(counts.toArrow)
     finally:
         shared.destroy()
-    return tallies(rows, series)
+    return rows.cast(SCHEMA)
 
 
-def spark_says(job: Callable[[], Any]) -> Any:
+def spark_says(job: Callable[[], T]) -> T:
     """Run a job; what Spark raises becomes a SparkError with the sentence that says why."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -316,18 +303,9 @@ def spark_says(job: Callable[[], Any]) -> Any:
         ) from error
 
 
-def _merge(tally: Tally, more: Tally) -> None:
-    for name in ("published", "landed"):
-        getattr(tally, name).update(getattr(more, name))
-    tally.before += more.before
-    tally.ahead += more.ahead
-    for bucket, bins in more.delays.items():
-        tally.delays[bucket] = dict(Counter(tally.delays.get(bucket, {})) + Counter(bins))
-    for bucket, most in more.longest.items():
-        tally.longest[bucket] = max(most, tally.longest.get(bucket, 0.0))
-
-
-def _series(name: tuple[str, str], landings: Mapping[PartitionKey, Landings], tally: Tally, window: Window) -> Series:
+def _series(
+    name: tuple[str, str], landings: Mapping[PartitionKey, Landings], tally: Tally, window: TimeWindow
+) -> Series:
     mine = [one for key, one in landings.items() if (key.group, key.topic) == name]
     for one in mine:
         for second, records in one.handed_out.items():

@@ -5,11 +5,14 @@
     def test_my_processor_survives_everything() -> None:
         check(MyProcessor, seeds=range(200))
 
-A seed that fails is cut down to a short story, and printed with the plan that plays it again. What is judged, and what
-is simulated, stands in `judge.py` and `faults.py`.
+A seed that fails is cut down to a short story, and printed with the plan that plays it again.
+
+Begin with `run.py`: it carries out a plan (`plan.py`, drawn from a seed) on a stage (`stage.py`), with the faults of `faults.py`.
+`scheduler.py` draws the order of all events. `judge.py` and the other judges know the nodes, the logs and the deliveries, and
+nothing of how the product works inside. An observer of your own is a `Witness` (`witness.py`).
 """
 
-from inbound.testing.simulation.campaign import Report, campaign, check, story
+from inbound.testing.simulation.campaign import Report, campaign, check, shrink, story
 from inbound.testing.simulation.plan import (
     BESIDE_RESETS,
     EVERYTHING,
@@ -27,7 +30,6 @@ from inbound.testing.simulation.plan import (
     plan_of,
 )
 from inbound.testing.simulation.run import Outcome, play
-from inbound.testing.simulation.shrink import shrink
 
 __all__ = [
     "BESIDE_RESETS", "EVERYTHING", "GENTLE", "MOVING", "PLANS", "RESETS", "ROUGH",

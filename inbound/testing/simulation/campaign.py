@@ -1,43 +1,46 @@
-"""Many seeds, on as many cores as wanted; what failed is shrunk and told as a story."""
+"""Many seeds, on several cores; a plan that fails is cut down to the few actions it takes, and told as a story."""
 
 from __future__ import annotations
 
 import logging
 import multiprocessing
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from inbound.coordinators.base import ZkCoordinator
 from inbound.processors.base import BatchEventProcessor
-from inbound.testing.simulation.plan import EVERYTHING, make_plan, plan_of
-from inbound.testing.simulation.run import Outcome, play
-from inbound.testing.simulation.shrink import shrink
+from inbound.testing.simulation import run
+from inbound.testing.simulation.plan import EVERYTHING, Action, Plan, make_plan, plan_of
+from inbound.testing.simulation.run import Outcome
 
 #: Seeds that one process plays before it reports.
 CHUNK = 20
+#: Another interleaving may show the same fault after fewer actions, so each smaller plan gets so many.
+INTERLEAVINGS = 3
 
 
 @dataclass
 class Report:
-    """What came of many seeds."""
+    """The result of many seeds."""
 
     seeds: int = 0
     steps: int = 0
     handed_out: int = 0
     repeated: int = 0
     seconds: float = 0.0
-    #: Seed: its first violation, or where proof and witness disagree.
+    #: Seed: its first violation, or what a witness disagrees with.
     failures: dict[int, str] = field(default_factory=dict)
     disagreements: int = 0
     met: Counter[tuple[str, str]] = field(default_factory=Counter)  # kinds of actions, and states of partitions
 
     def add(self, other: Report) -> None:
-        """Count in what another process has done."""
+        """Count in the seeds of another process."""
         self.seeds += other.seeds
         self.steps += other.steps
         self.handed_out += other.handed_out
@@ -57,12 +60,12 @@ def check(
     """Play seeds with your own processor, or coordinator, and fail with the shortest story found: for your tests.
 
     Raises:
-        AssertionError: a seed violates what must hold; the text tells what happened, and the plan that replays it.
+        AssertionError: a seed violates a promise; the text tells what happened, and the plan that replays it.
     """
     for seed in seeds:
-        outcome = play(make_plan(seed, kinds=kinds), processor, coordinator)
+        outcome = run.play(make_plan(seed, kinds=kinds), processor, coordinator)
         if outcome.failed:
-            raise AssertionError(story(shrink(outcome, lambda plan: play(plan, processor, coordinator))))
+            raise AssertionError(story(shrink(outcome, lambda plan: run.play(plan, processor, coordinator))))
 
 
 def campaign(
@@ -71,42 +74,39 @@ def campaign(
     processes: int = 1,
     planted: Callable[[], AbstractContextManager[object]] = nullcontext,
     kind: str = "mixed",
+    play: Callable[[Plan], Outcome] = run.play,
 ) -> Iterator[Report]:
     """Play all seeds; yield the sum so far after each chunk.
 
-    `planted` makes a context to play them in; picklable. `kind`: see `plan_of`.
+    `planted` makes a context to play them in, `play` plays one; both picklable. `kind`: see `plan_of`.
     """
     began = time.monotonic()
     total = Report()
     chunks = [range(start, min(start + CHUNK, seeds.stop)) for start in range(seeds.start, seeds.stop, CHUNK)]
-    if processes == 1:
-        results: Iterator[Report] = map(partial(_play_chunk, planted, kind), chunks)
-        yield from _sum(results, total, began)
-        return
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        yield from _sum(pool.map(partial(_play_chunk, planted, kind), chunks), total, began)
+    with ExitStack() as pools:
+        each: Callable[..., Iterator[Report]] = map
+        if processes > 1:
+            each = pools.enter_context(ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))).map
+        for result in each(partial(_play_chunk, planted, kind, play), chunks):
+            total.add(result)
+            total.seconds = time.monotonic() - began
+            yield total
 
 
-def _sum(results: Iterator[Report], total: Report, began: float) -> Iterator[Report]:
-    for result in results:
-        total.add(result)
-        total.seconds = time.monotonic() - began
-        yield total
-
-
-def _play_chunk(planted: Callable[[], AbstractContextManager[object]], kind: str, seeds: range) -> Report:
+def _play_chunk(
+    planted: Callable[[], AbstractContextManager[object]], kind: str, play: Callable[[Plan], Outcome], seeds: range
+) -> Report:
     logging.disable(logging.CRITICAL)
     report = Report()
     try:
         with planted():
             for seed in seeds:
                 outcome = play(plan_of(seed, kind))
-                disagreements = len(outcome.disagreements)
                 failures = {seed: outcome.why} if outcome.failed else {}
                 report.add(
                     Report(
                         1, outcome.steps, outcome.handed_out, outcome.repeated, failures=failures,
-                        disagreements=disagreements, met=Counter(outcome.met),
+                        disagreements=len(outcome.disagreements), met=Counter(outcome.met),
                     )
                 )  # fmt: skip
     finally:
@@ -115,7 +115,7 @@ def _play_chunk(planted: Callable[[], AbstractContextManager[object]], kind: str
 
 
 def story(outcome: Outcome, *, lines: int = 60) -> str:
-    """Tell what happened in a run that failed: what was violated, the last events, and how to play it again."""
+    """Tell a run that failed: the violation, the last events, and how to play it again."""
     began = outcome.trace[0][0] if outcome.trace else 0.0
     events = [f"{at - began:9.3f}  {what}" for at, what in outcome.trace]
     left_out = [f"      ...  ({len(events) - lines} events before)"] if len(events) > lines else []
@@ -130,3 +130,76 @@ def story(outcome: Outcome, *, lines: int = 60) -> str:
             f"    print(story(play({outcome.plan!r})))",
         ]
     )
+
+
+# -- cutting a plan down -----------------------------------------------------------------------------------------------
+
+
+def kind_of(why: str) -> str:
+    """Return why a run failed, without names and numbers."""
+    text = re.sub(r"\[[^]]*\]", "", why)
+    return re.sub(r"\b[a-z]*\d+\b|\b(orders|items)/\d+,? ?", "", text)[:60]
+
+
+def shrink(failed: Outcome, play: Callable[[Plan], Outcome], *, max_runs: int = 400) -> Outcome:
+    """Return the outcome of the smallest plan found that fails in the same way; at most `max_runs` runs are spent.
+
+    Delta debugging (Zeller and Hildebrandt, 2002) over the storm, then everything else made as plain as possible.
+    """
+    best, runs = failed, 0
+    progress = True
+    while progress and runs < max_runs:
+        progress = False
+        for candidate in _smaller(best.plan):
+            for turn in range(INTERLEAVINGS):
+                if runs >= max_runs:
+                    return best
+                runs += 1
+                outcome = play(replace(candidate, seed=candidate.seed + turn * 1_000_003))
+                if best.failed and outcome.failed and kind_of(best.why) == kind_of(outcome.why):
+                    best, progress = outcome, True
+                    break
+            if progress:
+                break  # start over with the smaller one
+    return best
+
+
+def _smaller(plan: Plan) -> Iterator[Plan]:
+    """Yield plans that are smaller in one way, the boldest first."""
+    if plan.probes:
+        yield replace(plan, probes=())
+        if len(plan.probes) > 1:
+            for index in range(len(plan.probes)):
+                yield replace(plan, probes=plan.probes[:index] + plan.probes[index + 1 :])
+    size = len(plan.storm)
+    while size > 0:
+        for start in range(0, len(plan.storm), size):
+            yield replace(plan, storm=_without(plan.storm, start, size))
+        size //= 2
+    setup = plan.setup
+    (name, partitions), fewer = setup.topics[0], max(1, setup.members - 1)
+    plainer = (
+        replace(setup, topics=setup.topics[:1]),
+        replace(setup, topics=((name, max(1, partitions // 2)), *setup.topics[1:])),
+        replace(setup, members=fewer, others=setup.others[:fewer]),
+        replace(setup, workers=1),
+        replace(setup, moody=False),
+        replace(setup, channels=min(setup.channels, max(1, setup.channels - 1))),
+        replace(setup, patience=max(25.0, setup.patience)),
+        replace(setup, chunked=False),
+        replace(setup, preempted=0.0),
+        replace(setup, latest=False),
+    )
+    yield from (replace(plan, setup=one) for one in plainer if one != setup)
+    shuffled = min(plan.shuffled, len(plan.storm))
+    if shuffled:
+        yield replace(plan, shuffled=0)
+        yield replace(plan, shuffled=shuffled - 1)
+
+
+def _without(storm: tuple[Action, ...], start: int, size: int) -> tuple[Action, ...]:
+    """Take some actions out; the actions after them happen at the same time as before."""
+    taken, rest = storm[start : start + size], storm[start + size :]
+    if rest:
+        rest = (replace(rest[0], wait=round(rest[0].wait + sum(action.wait for action in taken), 3)), *rest[1:])
+    return storm[:start] + rest

@@ -1,39 +1,40 @@
 """Further channels of simulated processes, each of a group of its own: they come, change and go while everything else happens.
 
-A process takes in its configuration with the product's own parts (`Reconfiguration`, `RunningChannels`); what it is told stands
-in `Spec`s. Each further group has a judge of its own, which knows nothing of configurations: see `Further.check`.
+A process takes in its configuration with the product's own parts (`Reconfiguration`, `RunningChannels`); it consists of
+`ChannelSpec`s. Each further group has a judge of its own, which knows nothing of configurations: see `Further.check`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inbound.changes import Plan
-from inbound.channel.kafka_channel import InboundKafkaChannel, Outside
+from inbound.channel.kafka_channel import InboundKafkaChannel
+from inbound.channel.parts import Resources
 from inbound.config import ChannelConfig, Config, Loaded
 from inbound.config.document import Places
 from inbound.coordinators.dynamic import DynamicCoordinator
 from inbound.coordinators.nodes import MemberInfo
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.zookeeper import Call
-from inbound.driver import Part, Wakeup
 from inbound.errors import ConfigError
 from inbound.kafka.base import LogClient
-from inbound.ledger.memory import MemoryLedger, Recorded
-from inbound.planning import PlannedChannel
+from inbound.ledger.memory import MemoryLedger
+from inbound.plan.plan import PlannedChannel
+from inbound.process.channels import Running, RunningChannels, open_processor
+from inbound.process.reload.changes import ProcessPlan
+from inbound.process.reload.reconfiguration import Reconfiguration
 from inbound.processors.base import BatchEventProcessor, Context
-from inbound.reconfiguration import Reconfiguration
-from inbound.running import Running, RunningChannels, open_processor
-from inbound.testing.clock import ManualClock
-from inbound.testing.event_loop import FakeLoop
+from inbound.runtime.driver import Part, Wakeup
+from inbound.testing.clock import FakeLoop, ManualClock
 from inbound.testing.kafka import FakeKafka, FakeLogClient
 from inbound.testing.simulation.judge import Judge
-from inbound.testing.simulation.observed import observing
+from inbound.testing.simulation.observed_processors import observing
 from inbound.testing.simulation.plan import Plan as SimulatedPlan
-from inbound.testing.simulation.shares import Rights, wrong_shares
+from inbound.testing.simulation.resting_group import RankedMember, wrong_shares
 from inbound.testing.world import Consumer
 from inbound.testing.zookeeper import FakeEnsemble, FakeZooKeeper
 from inbound.topic_partition import TopicPartition
@@ -48,7 +49,7 @@ NONE = Loaded(Config.model_construct(), {}, Places("f"))
 
 
 @dataclass(frozen=True)
-class Spec:
+class ChannelSpec:
     """What a configuration says of one channel."""
 
     group: str
@@ -58,7 +59,7 @@ class Spec:
     #: Records in a batch.
     batch: int = 4
     client: str = "kafka-python"
-    #: Of the settings of Kafka: with others its client is made anew.
+    #: Of the settings of Kafka: with others its client is made again.
     kafka: int = 0
     #: A fixed consumer id; else a new one each time that the channel is made.
     fixed: bool = True
@@ -67,22 +68,22 @@ class Spec:
 
 
 #: The channels by name.
-Specs = Mapping[str, Spec]
+ChannelSpecs = Mapping[str, ChannelSpec]
 
 
-def new_spec(plan: SimulatedPlan, group: str) -> Spec:
-    """Return what is said of a channel that comes."""
+def new_spec(plan: SimulatedPlan, group: str) -> ChannelSpec:
+    """Return the specification of a new channel."""
     topics = tuple(topic for topic, _ in plan.setup.topics)
-    return Spec(group, topics, batch=plan.setup.batch, fixed=bool(plan.seed % 2))
+    return ChannelSpec(group, topics, batch=plan.setup.batch, fixed=bool(plan.seed % 2))
 
 
-def begun(plan: SimulatedPlan) -> Specs:
+def begun(plan: SimulatedPlan) -> ChannelSpecs:
     """Return what processes run at first: of the further channels all, some or none."""
     return {name: new_spec(plan, name) for n, name in enumerate(CHANNELS[: plan.setup.channels]) if plan.seed >> n & 1}
 
 
 @dataclass(frozen=True)
-class Options:
+class FurtherOptions:
     """What the processor is opened with."""
 
     version: int
@@ -90,7 +91,7 @@ class Options:
 
 
 @dataclass(eq=False)
-class Threads:
+class SteppedThreads:
     """What runs beside the first channel in a process; see `scheduler.Process`."""
 
     host: Consumer
@@ -142,9 +143,9 @@ class Seat:
 class SteppedChannel(InboundKafkaChannel):
     """A channel whose parts the scheduler steps, instead of threads."""
 
-    stepped: Threads
+    stepped: SteppedThreads
     #: Has the scheduler step the parts.
-    begin: Callable[[Threads], None]
+    begin: Callable[[SteppedThreads], None]
 
     def start(self) -> None:
         threads, polling = self.stepped, Wakeup()
@@ -160,7 +161,7 @@ class SteppedChannel(InboundKafkaChannel):
 
 
 class Further:
-    """One further group: the world as it sees it (see `inbound.testing.scene.Scene`), and its judge."""
+    """One further group: the world as it sees it (see `inbound.testing.simulation.witness.Scene`), and its judge."""
 
     def __init__(self, stage: Stage, name: str) -> None:
         self._stage = stage
@@ -168,12 +169,9 @@ class Further:
         self.paths = GroupPaths(name)
         self.consumers: dict[str, Seat] = {}
         self._runs: list[tuple[str, str, MemoryLedger]] = []
-        self.judge = Judge(self, latest=False, of=f"{name}: ")
-        self.judge.window = stage.plan.setup.window
+        setup = replace(stage.plan.setup, latest=False)
+        self.judge = Judge(self, setup, of=f"{name}: ", witness=stage.make_witness)
         self.judge.trace, self.judge.violations = stage.judge.trace, stage.judge.violations
-        self.judge.may_give_up = self._may_give_up
-        self.judge.witness.gives_up = stage.judge.witness.gives_up
-        self._dead_letters: set[tuple[TopicPartition, int]] = set()
         self._calm_from = 0.0
 
     @property
@@ -189,31 +187,15 @@ class Further:
         return self._stage.kafka
 
     def ledgers(self) -> Iterator[tuple[str, str, MemoryLedger]]:
-        """Yield a name for each run of a channel of the group, its consumer id, and what it has written."""
+        """Yield a name for each run of a channel of the group, its consumer id, and its ledger."""
         yield from self._runs
 
     def run_of(self, seat: Seat) -> MemoryLedger:
-        """Return the ledger of a channel that is made anew."""
+        """Return the ledger of a new channel."""
         ledger = MemoryLedger()
-        ledger.on_entries = self._noted
+        ledger.on_entries = partial(self._stage.noted, self.judge)
         self._runs.append((f"{seat.name} {seat.made}", seat.consumer_id, ledger))
         return ledger
-
-    def _noted(self, entries: Sequence[Recorded], recorded: bool) -> None:
-        """A ledger has taken something; these ledgers always do."""
-        assert recorded
-        self.judge.witness.wrote(entries)
-
-    def dead_letter(self, topic: str, partition: int, records: Sequence[Any], why: str) -> None:
-        """Take records that are given up."""
-        self._stage.check_dead_letters()
-        for record in records:
-            self._dead_letters.add((TopicPartition(topic, partition), record.offset))
-            self.judge.witness.dead_lettered(TopicPartition(topic, partition), record.offset)
-
-    def _may_give_up(self, tp: TopicPartition, offset: int) -> bool:
-        to = self._stage.plan.setup.gives_up
-        return to == "skip" or (to == "dead-letter" and (tp, offset) in self._dead_letters)
 
     # -- when all is well again ------------------------------------------------------------------------------------------
 
@@ -223,17 +205,22 @@ class Further:
         self._calm_from = self.clock.now()
 
     def check(self) -> None:
-        """Judge the group at rest: each partition is read by whoever runs a channel of it, and by nobody else claimed."""
+        """Judge the group at rest: processes that run a channel of it, and no others, claim and read each partition."""
         judge, members = self.judge, self._members()
         reads = {name: topics for name, (seat, topics) in members.items()}
         owners = judge.owners()
+        channels = [seat.channel for seat in self.consumers.values() if seat.channel is not None and not seat.dead]
         for tp in self._stage.partitions():
             owner, entitled = owners.get(tp), [name for name, topics in reads.items() if tp.topic in topics]
             if owner is not None and owner not in entitled:
                 judge.violated(f"{owner} owns {tp}, and runs no channel that reads it")
             elif owner is None and entitled:
-                judge.violated(f"nobody owns {tp}, which {', '.join(entitled)} should read")
-            elif entitled and self._is_behind(tp) and judge.read_at(tp) < max(self._calm_from, self.clock.now() - 1.0):
+                judge.violated(f"no member owns {tp}, which {', '.join(entitled)} should read")
+            elif (
+                entitled
+                and is_behind(judge, tp, channels)
+                and judge.read_at(tp) < max(self._calm_from, self.clock.now() - 1.0)
+            ):
                 judge.violated(f"read, but not committed to the end: {tp}, which {owner} owns")
         ids = {seat.consumer_id for seat, _ in members.values()}
         strangers = sorted(set(self.ensemble.tree.children(self.paths.ids) or ()) - ids)
@@ -252,14 +239,10 @@ class Further:
                         found[name] = self.consumers[name], tuple(running.planned.config.topics or ())
         return found
 
-    def _is_behind(self, tp: TopicPartition) -> bool:
-        channels = [seat.channel for seat in self.consumers.values() if seat.channel is not None and not seat.dead]
-        return is_behind(self.judge, tp, channels)
-
     def _check_shares(self, reads: Mapping[str, tuple[str, ...]]) -> None:
         topics = next(iter(reads.values()))
         counts = {topic: meta.partitions for topic, meta in self.kafka.topics().items() if topic in topics}
-        wrong = wrong_shares([Rights(name, "dynamic", 0) for name in reads], counts, self.judge.owners())
+        wrong = wrong_shares([RankedMember(name, "dynamic", 0) for name in reads], counts, self.judge.owners())
         if wrong is not None:
             self.judge.violated(f"{wrong}; members {', '.join(reads)}")
 
@@ -273,45 +256,47 @@ def is_behind(judge: Judge, tp: TopicPartition, channels: Iterable[InboundKafkaC
         return False
     if not judge.cuts.may_hold(tp):
         return True
-    # The log was cut below where it reads on: its owner may read nothing of it before somebody acts.
+    # The log was cut below where it reads on: its owner may read nothing of it before an operator acts.
     held = [channel.parts.schedule.get(tp) for channel in channels]
     return not any(partition is not None and partition.failure.held is not None for partition in held)
 
 
 class Reloading:
-    """The configuration of one process, and what follows it there: what it reads from, and is woken by."""
+    """The configuration of one process: its source, its watch, and the channels that follow it."""
 
     unsettled = False
     watching = True
 
-    def __init__(self, stage: Stage, host: Consumer, begun: Specs) -> None:
+    def __init__(self, stage: Stage, host: Consumer, begun: ChannelSpecs) -> None:
         self._stage = stage
         self.host = host
-        self._classes: dict[str, type[BatchEventProcessor]] = {}
-        self._news: Specs | ConfigError | None = None
-        self._told: Specs = begun
-        #: What it was told that can be started, in order; and whether something since cannot, or has hidden the last of it.
+        #: The class of the processor, always the same one for a group: another one is another channel.
+        self._class_for = cache(self._watched)
+        self._news: ChannelSpecs | ConfigError | None = None
+        self._told: ChannelSpecs = begun
+        #: Its configurations that can be started, in order; and whether a later one cannot, or has hidden the last of them.
         self._good = [begun]
         self._broken = False
         clock, wakeup = stage.world.clock, Wakeup()
-        self.running = RunningChannels(self._make, host.controller, host.tasks, clock, collect=lambda: None)
+        self.running = RunningChannels(self._make, clock, collect=lambda: None)
         plan = self._plan(NONE)
-        self.reconfiguration = Reconfiguration(self, self._plan, plan, self.running, clock, wake=wakeup.set)
-        self.reconfiguration.watch = self
+        self.reconfiguration = Reconfiguration(
+            self, self._plan, plan, self.running, clock, watch=lambda hurry: self, wakeup=wakeup
+        )
         for name, planned in plan.channels.items():
             open_processor(self.running.make(name, planned).channel)
         for channel in self.running.channels:
             channel.join()
             channel.start()
-        self._threads = Threads(host, [self.reconfiguration], [wakeup])
+        self._threads = SteppedThreads(host, [self.reconfiguration], [wakeup])
         stage.scheduler.add(self._threads)
 
     @property
-    def wanted(self) -> Specs:
-        """What it was told last that can be started."""
+    def wanted(self) -> ChannelSpecs:
+        """The last configuration that can be started."""
         return self._good[-1]
 
-    def tell(self, specs: Specs) -> None:
+    def tell(self, specs: ChannelSpecs) -> None:
         """Let the files hold this from now on."""
         self._broken = not all(spec.opens for spec in specs.values())
         if not self._broken:
@@ -383,11 +368,11 @@ class Reloading:
 
     # -- making ------------------------------------------------------------------------------------------------------------
 
-    def _plan(self, loaded: Loaded) -> Plan:
+    def _plan(self, loaded: Loaded) -> ProcessPlan:
         channels = {name: self._planned(spec) for name, spec in self._told.items()}
-        return Plan(loaded.config, channels, digest=str(self._told))
+        return ProcessPlan(loaded.config, channels, digest=str(self._told))
 
-    def _planned(self, spec: Spec) -> PlannedChannel:
+    def _planned(self, spec: ChannelSpec) -> PlannedChannel:
         setup = self._stage.plan.setup
         values: dict[str, Any] = {
             "topics": list(spec.topics),
@@ -401,14 +386,15 @@ class Reloading:
         }
         if spec.fixed:
             values["consumer_id"] = self.host.consumer_id
-        config, options = ChannelConfig.model_validate(values), Options(spec.version, spec.opens)
-        return PlannedChannel(config, self._class_for(spec.group), "", options, DynamicCoordinator(), kafka=spec.kafka)
-
-    def _class_for(self, group: str) -> type[BatchEventProcessor]:
-        """Return the class of the processor, always the same one for a group: another one is another channel."""
-        if group not in self._classes:
-            self._classes[group] = self._watched(self._stage.further[group])
-        return self._classes[group]
+        config, options = ChannelConfig.model_validate(values), FurtherOptions(spec.version, spec.opens)
+        return PlannedChannel(
+            config,
+            self._class_for(self._stage.further[spec.group]),
+            "",
+            options,
+            DynamicCoordinator(),
+            kafka=spec.kafka,
+        )
 
     def _watched(self, group: Further) -> type[BatchEventProcessor]:
         stage, host = self._stage, self.host
@@ -418,7 +404,7 @@ class Reloading:
         class Watched(observing(type(stage.processor(label)))):  # type: ignore[misc]
             """Says which options it goes by, and is heard of by the judge when it is called before or after its time."""
 
-            options: Options | None = None
+            options: FurtherOptions | None = None
 
             def __init__(self) -> None:
                 super().__init__(stage.processor(label), group.judge, stage.scheduler)
@@ -440,36 +426,36 @@ class Reloading:
             group.judge.violated(f"{host.name} makes another channel of a group that it has not left yet")
         seat.made += 1
         seat.consumer_id = planned.config.consumer_id or f"{host.name}-{seat.made}"
-        threads = Threads(host)
+        threads = SteppedThreads(host)
 
         def connect() -> LogClient:
             threads.log_clients.append(stage.kafka.client())
             return threads.log_clients[-1]
 
-        outside = Outside(
+        resources = Resources(
             clock=stage.world.clock,
             controller=host.controller,
             wake_controller=host.wakeups[0].set,
             committer=host.channel.parts.committer,
             connect=connect,
             ledger=group.run_of(seat),
-            dead_letters=group.dead_letter,
+            dead_letters=partial(stage.dead_letter, group.judge),
             owner_is_dead=stage.owner_is_dead(host.name),
             new_loop=lambda: FakeLoop(stage.world.clock),
         )
         member = MemberInfo(
             host="host", pid=1, started="2026-01-01T00:00:00Z", topics=planned.config.topics,
-            coordinator=planned.coordinator.registration(),
+            coordinator=planned.registration(),
         )  # fmt: skip
         seat.channel = channel = SteppedChannel(
             name, planned.config, seat.consumer_id, planned.processor(), planned.coordinator, member, planned.options,
-            outside,
+            resources,
         )  # fmt: skip
         channel.stepped, channel.begin = threads, stage.scheduler.add
-        return Running(planned, channel, connect=lambda planned: connect)
+        return Running(planned, channel, self.host.controller, connect=lambda planned: connect)
 
 
-def _running(spec: Spec) -> tuple[object, ...]:
+def _running(spec: ChannelSpec) -> tuple[object, ...]:
     return spec.group, spec.topics, spec.batch, spec.client, spec.version
 
 

@@ -1,11 +1,11 @@
-"""What must hold where a log was cut: what stands behind the cut later is handed out from its beginning on.
+"""What must hold where a log was cut: the records behind the cut are delivered from the first on.
 
-Who has read further than the cut goes back: to its commit, or, where that is behind the cut, to where `on_truncation` says;
-that is committed first. Batches that were read before may still be handed out.
+A member that has read further than the cut goes back: to its commit, or, where that is behind the cut, to where
+`on_truncation` says; that is committed first. Batches that were read before may still be delivered.
 
-A commit that nobody led to by reading (the first one under `latest`, one by a reset, or by hand) says of no leader that
-wrote what is before it. A log that is cut and grows over it before something is committed behind it cannot be told from an
-ordinary one: see "Where this cannot be kept" in `docs/faults.md`.
+A commit that reading did not lead to (the first one under `latest`, one by a reset, or by hand) names no leader that wrote the
+records before it. A log that is cut and grows over it before the next commit cannot be told from an ordinary one: see "Where
+this cannot be kept" in `docs/faults.md`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from inbound.errors import OffsetOutOfRangeError
 from inbound.processors.batch import Record
-from inbound.testing.scene import Scene
+from inbound.testing.simulation.witness import Scene
 from inbound.topic_partition import TopicPartition
 
 
@@ -28,21 +28,21 @@ class _Cut:
     #: nothing of it.
     at: int | None = None
     #: That one, and those further up that came after it: who has processed what stands behind the lowest may have read behind the
-    #: next one before it was cut there, and its commit for that may be on its way.
+    #: next one before it was cut there, and its commit for that may be in flight.
     above: list[int] = field(default_factory=list)
     began: int = 0  # where the log began then
     when: float = -1.0  # the last time; or when the group went back for that
     ends: list[tuple[float, int]] = field(default_factory=list)  # when it was cut, and where
-    old_at: float = -1.0  # when records that are gone were handed out last: they had been read before
-    gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
-    ended: int = 0  # where it ended, as a processor was told: it may have been cut since, even more than once
-    told: int | None = None  # a processor was told that its position cannot be read on from, as the log was cut here
-    #: Where the log began and ended, as it was told, and nothing was handed out since: the next commit may go over the cut.
+    old_at: float = -1.0  # when records that are gone were delivered last: they had been read before
+    gone_to: int = 0  # where it ended before: up to there, a member may still hold records that are gone
+    ended: int = 0  # where it ended, as a processor knows: it may have been cut since, even more than once
+    told: int | None = None  # `on_exception` said that its position cannot be read on from, as the log was cut here
+    #: Where the log began and ended, as the processor knows, if nothing was delivered since: the next commit may go over the cut.
     limits: tuple[int, ...] = ()
     #: The lowest offset at which it was cut since, or had been by then: who moves over the first cut need not know of it.
     later: int | None = None
     jumped: bool = False  # a claim began behind the commit, over a cut: what its owner knows of the log may tell it so
-    blind: bool = False  # nobody was to read anything before the commit, so a cut need not show
+    blind: bool = False  # no member was to read anything before the commit, so a cut need not show
     unseen: bool = False  # it was cut in that time, at `at`
 
 
@@ -54,7 +54,7 @@ class CutJudge:
         self._violated = violated
         self._cuts: dict[TopicPartition, _Cut] = defaultdict(_Cut)
 
-    # -- told by the judge ---------------------------------------------------------------------------------------------
+    # -- called by the judge ---------------------------------------------------------------------------------------------
 
     def cut(self, tp: TopicPartition, end: int, *, begun: bool, begins: bool) -> bool:
         """The log loses everything from `end` on.
@@ -83,9 +83,9 @@ class CutJudge:
         self._cuts[tp].blind = True
 
     def moved(self, tp: TopicPartition, new: int = 0) -> None:
-        """The group's offset is set to `new`, where the log is to be read on: by nobody who has read what is before it.
+        """The group's offset is set to `new`, where the log is to be read on: not by a member that has read up to there.
 
-        A reset may have found that offset before the log was cut: where it ends before `new`, who claims may go back for that,
+        A reset may have found that offset before the log was cut: where it ends before `new`, the next claim may go back for that,
         unless it has grown over it by then.
         """
         cut, end = self._cuts[tp], self._world.kafka.end(tp)
@@ -99,16 +99,16 @@ class CutJudge:
         """A processor says that its claim begins behind the commit: it need not go back for a cut, and may be held for it.
 
         The claim knows up to where the log was read, and under which leader. So it may find that the log was cut before that,
-        although it has grown over the offset since: then it holds. Whoever claims next knows nothing of it, and reads on.
+        although it has grown over the offset since: then it holds. The next claim knows nothing of it, and reads on.
         """
         over = self.may_hold(tp)
         self.moved(tp)
         self._cuts[tp].jumped = over
 
-    def is_told(self, tp: TopicPartition, error: OffsetOutOfRangeError) -> None:
-        """A processor is told that its position cannot be read on from.
+    def out_of_range(self, tp: TopicPartition, error: OffsetOutOfRangeError) -> None:
+        """A processor learns that its position cannot be read on from.
 
-        1. The log's limits are asked for; 2. it is cut once more, further down; 3. the processor is told of the first cut.
+        1. The log's limits are asked for; 2. it is cut once more, further down; 3. the processor learns of the first cut.
         """
         cut = self._cuts[tp]
         known = error.end if error.cut is None else error.cut
@@ -138,7 +138,7 @@ class CutJudge:
         return tp in self._cuts and began <= self._cuts[tp].when
 
     def goes_back(self, tp: TopicPartition, began: float, position: int = 0) -> bool:
-        """Whether reading may go back over a cut to before what was handed out then.
+        """Whether reading may go back over a cut to before a batch that was delivered then.
 
         `position`: where it was to go on. A processor may have passed over what stands behind the cut since.
         """
@@ -148,7 +148,7 @@ class CutJudge:
         return self.cut_since(tp, began) or (tp in self._cuts and began <= self._cuts[tp].old_at)
 
     def there(self, tp: TopicPartition, records: Sequence[Record]) -> list[Record]:
-        """Return those of a batch that is handed out now which the log still holds: of others, nothing is judged."""
+        """Return the records of a batch that the log still holds: others are not judged."""
         if tp not in self._cuts:
             return list(records)
         self._cuts[tp].limits = ()
@@ -163,9 +163,9 @@ class CutJudge:
     def judge_reading(
         self, consumer: str, tp: TopicPartition, first: int, handed: Collection[int], passed_over: Mapping[int, float]
     ) -> None:
-        """What was published after a cut is handed out from its beginning, or was passed over by a processor at some time.
+        """Records published after a cut are delivered from the first on, or a processor has passed over them.
 
-        What it said of records that the cut has taken does not count, unless retention has deleted the place of the cut:
+        Records that the cut has taken do not count as passed over, unless retention has deleted the place of the cut:
         then nothing leads back to it, and where the processor wants to go on counts.
         """
         at = self.at(tp)
@@ -180,7 +180,7 @@ class CutJudge:
         if missing:
             self._violated(
                 f"{consumer} reads on in {tp} at {first}, although the log was cut at {at}: {missing} were published since, and "
-                "nobody was handed them"
+                "never delivered"
             )
 
     def goes_over(
@@ -207,9 +207,9 @@ class CutJudge:
             return None
         later = cut.later
         self.moved(tp)
-        if later is not None and new > later:  # cut once more meanwhile; who stands behind that may notice, or not
+        if later is not None and new > later:  # cut once more since; a member that reads behind that may notice, or not
             cut.at, cut.above, cut.unseen = later, [later], new <= kafka.end(tp)
-        # What was handed out before anybody noticed comes again, too.
+        # Batches delivered before a member noticed are redelivered, too.
         self._cuts[tp].gone_to, self._cuts[tp].when = 0, self._world.clock.now()
         return at, new if "latest" in choices else at
 
@@ -221,10 +221,10 @@ class CutJudge:
         return [offset for offset in skipped if offset < at]
 
     def processed(self, tp: TopicPartition, end: int, done: Iterable[int]) -> None:
-        """The group commits up to `end` what it has read: if what stands behind a cut is among that, the cut is over.
+        """The group commits up to `end`: if the records behind a cut are among those, the cut is over.
 
         Not so one at `end` or behind it: 1. the log is cut, and the group reads on behind that; 2. the commits of two batches are
-        on their way; 3. it is cut between them; 4. both commits land. The second one is about records that are gone.
+        in flight; 3. it is cut between them; 4. both commits land. The second one is about records that are gone.
         """
         if tp not in self._cuts:
             return

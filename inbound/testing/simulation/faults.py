@@ -1,17 +1,27 @@
-"""What each kind of action does to the world. One table; a fault that lasts ends by itself, or when the storm is over."""
+"""What each kind of action does to the world, as one table. A fault runs to its `yield`; the rest of it ends the fault.
+
+A fault without a `yield` is over at once. The others end after their time, or with the storm. Faults of reloads and of resets
+stand in `reset_faults.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
 
 from inbound.coordinators.nodes import OPEN, EpochInfo, decode_epoch
+from inbound.coordinators.paths import CommandPaths, GroupPaths
 from inbound.coordinators.zookeeper import Create, Delete, Op, SetData
 from inbound.errors import BrokerUnavailableError
 from inbound.testing.kafka import ClientError
-from inbound.testing.simulation.node_faults import NODE_KINDS, End
+from inbound.testing.simulation.operators import ResetOperator
 from inbound.testing.simulation.plan import Action
 from inbound.testing.simulation.stage import Stage
+from inbound.testing.simulation.subscribers import REPLIES, SUBSCRIBER, Trouble
+from inbound.testing.world import Consumer
+from inbound.testing.zookeeper import ANONYMOUS, Who
 from inbound.testing.zookeeper_tree import Commit
 from inbound.topic_partition import TopicPartition
 
@@ -19,40 +29,52 @@ from inbound.topic_partition import TopicPartition
 MOST = 5
 #: How long a callback takes that hangs, in seconds.
 FOREVER = 1e6
+#: Whose node a refused one becomes: others may read it at most.
+ADMIN, READABLE = Who("admin", "creator"), Who("admin", "readable")
+#: Of so large actions the owner of the partition dies.
+WITH_ITS_OWNER = 6
+#: A node's content that is no offset.
+RUBBISH = b"rubbish"
+
+Going: TypeAlias = Iterator[None] | None
+Fault: TypeAlias = Callable[[Stage, Action], Going]
 
 
-def _gap(stage: Stage, action: Action) -> End:
+def begin(fault: Going) -> Callable[[], None] | None:
+    """Begin a fault. Returns a call that ends it, once; None: it is over."""
+    return partial(next, fault, None) if fault is not None and next(fault, False) is None else None
+
+
+# -- logs and brokers --------------------------------------------------------------------------------------------------
+
+
+def _gap(stage: Stage, action: Action) -> None:
     stage.kafka.skip(*stage.partition(action), action.size)
-    return None
 
 
-def _grow(stage: Stage, action: Action) -> End:
+def _grow(stage: Stage, action: Action) -> None:
     topic = stage.partition(action).topic
     count = stage.kafka.topics()[topic].partitions
     if count < 8:
         stage.kafka.create_topic(topic, count + 1)
         stage.added.add(TopicPartition(topic, count))
         stage.kafka.publish(topic, count, [b"x"] * action.size)
-    return None
 
 
-def _retain(stage: Stage, action: Action) -> End:
-    """The log loses its beginning: also (flag) what nobody has read yet."""
+def _retain(stage: Stage, action: Action) -> None:
+    """The log loses its beginning: with the flag also records that are not read yet."""
     tp = stage.partition(action)
     if action.flag:
         stage.kafka.publish(*tp, [b"x"] * (action.size + 2))
         stage.kafka.retain(*tp, stage.kafka.offsets(*tp)[-2])
-        return None
-    offsets = stage.kafka.offsets(*tp)
-    if offsets:
+    elif offsets := stage.kafka.offsets(*tp):
         stage.kafka.retain(*tp, offsets[action.size % len(offsets)])
-    return None
 
 
-def _cut(stage: Stage, action: Action) -> End:
+def _cut(stage: Stage, action: Action) -> None:
     """A replica without the newest records becomes the leader; with the flag the log grows again, maybe over its old end.
 
-    Then it may be that retention soon takes its place, with what was published there.
+    Then retention may soon take the place of the cut, with the records published there.
     """
     tp = stage.partition(action)
     offsets = stage.kafka.offsets(*tp)
@@ -65,63 +87,73 @@ def _cut(stage: Stage, action: Action) -> End:
             stage.kafka.publish(*tp, [b"new"] * (action.size * 3))
             if action.size > 2 and action.who % 2:
                 stage.kafka.retain(*tp, end + action.size - 1)
-    return None
 
 
-def _leader_lost(stage: Stage, action: Action) -> End:
+def _recreate(stage: Stage, action: Action) -> Iterator[None]:
+    """A topic is deleted and recreated: at once, or (flag) after a while."""
+    topic = stage.partition(action).topic
+    count = stage.kafka.topics()[topic].partitions
+    if len(stage.kafka.topics()) < len(stage.plan.setup.topics):
+        return  # one at a time
+    stage.recreated.add(topic)
+    for number in range(count):
+        for judge in stage.judges():
+            judge.recreated(TopicPartition(topic, number))
+    stage.kafka.delete_topic(topic)
+    if action.flag:
+        yield
+    stage.kafka.create_topic(topic, count)
+
+
+def _leader_lost(stage: Stage, action: Action) -> Iterator[None]:
     tp = stage.partition(action)
     stage.kafka.lose_leader(*tp)
-
-    def end() -> None:
-        if tp in stage.partitions():  # else its topic was deleted meanwhile
-            stage.kafka.elect_leader(*tp)
-
-    return end
+    yield
+    if tp in stage.partitions():  # else its topic was deleted since
+        stage.kafka.elect_leader(*tp)
 
 
-def _brokers_down(stage: Stage, action: Action) -> End:
+def _brokers_down(stage: Stage, action: Action) -> Iterator[None]:
     stage.kafka.down()
-    return stage.kafka.up
+    yield
+    stage.kafka.up()
 
 
-def _client_fails(stage: Stage, action: Action) -> End:
-    """The Kafka client of one process raises, at what changes which partitions it reads; also (flag) what nobody expects."""
+def _client_fails(stage: Stage, action: Action) -> Iterator[None]:
+    """The Kafka client of one process raises where the set of its partitions changes; with the flag an unexpected error."""
     clients = stage.pick(stage.living(), action).log_clients
     if not clients:
-        return None
-    verb = ("read", "forget", "pause", "resume", "read")[action.where % 5]
+        return
+    client, verb = clients[-1], ("read", "forget", "pause", "resume", "read")[action.where % 5]
     for _ in range(action.size):
-        clients[-1].fail_next(verb, ClientError(verb) if action.flag else BrokerUnavailableError(f"{verb} failed"))
-    return clients[-1].work_again
+        client.fail_next(verb, ClientError(verb) if action.flag else BrokerUnavailableError(f"{verb} failed"))
+    yield
+    client.work_again()
 
 
-def _other_client(stage: Stage, action: Action) -> End:
+def _other_client(stage: Stage, action: Action) -> None:
     """The configuration of one process names another Kafka client; it writes the ids of topics in its own way."""
     consumer = stage.pick(stage.living(), action)
     assert consumer.connect is not None
     consumer.channel.reader.reconnect(consumer.connect)
-    return None
 
 
-def _join(stage: Stage, action: Action) -> End:
-    if len(stage.living()) < MOST:
-        stage.join()
-    return None
+# -- processes ---------------------------------------------------------------------------------------------------------
 
 
-def _leave(stage: Stage, action: Action) -> End:
+def _join(stage: Stage, action: Action, count: int = 1) -> None:
+    for _ in range(count):
+        if len(stage.living()) < MOST:
+            stage.join()
+
+
+def _leave(stage: Stage, action: Action) -> None:
     if len(stage.staying()) > 1:
         stage.leave(stage.pick(stage.staying(), action))
-    return None
 
 
-def _kill(stage: Stage, action: Action) -> End:
-    stage.kill(stage.pick(stage.living(), action))
-    return None
-
-
-def _dies_writing(stage: Stage, action: Action) -> End:
-    """A process dies when its next commit, or (flag) claim or recovery, is executed, and hears nothing of that."""
+def _dies_writing(stage: Stage, action: Action) -> Iterator[None]:
+    """A process dies as its next commit, or (flag) claim or recovery, is executed, before the answer."""
     victim = stage.pick(stage.living(), action)
     written = f"{stage.paths.root}/{'owners' if action.flag else 'offsets'}/"
     over: list[bool] = []
@@ -133,230 +165,282 @@ def _dies_writing(stage: Stage, action: Action) -> End:
             stage.kill(victim)
 
     stage.ensemble.observers.append(executed)
-    return lambda: over.append(True)
+    yield
+    over.append(True)
 
 
-def _restart(stage: Stage, action: Action) -> End:
+def _restart(stage: Stage, action: Action) -> None:
     """The same consumer id again, right after a crash: on the same host (flag: provably dead), or on another."""
     victim = stage.pick(stage.living(), action)
     stage.kill(victim)
     stage.join(consumer_id=victim.consumer_id, heir_of=victim if action.flag else None)
-    return None
 
 
-def _double(stage: Stage, action: Action) -> End:
+def _double(stage: Stage, action: Action) -> Iterator[None]:
     """A second process with the id of one that lives."""
     if len(stage.living()) >= MOST or not stage.staying():
-        return None
+        return
     second = stage.join(consumer_id=stage.pick(stage.staying(), action).consumer_id)
-    return lambda: stage.kill(second)
+    yield
+    stage.kill(second)
 
 
-def _freeze(stage: Stage, action: Action) -> End:
-    """SIGSTOP, and SIGCONT; with the flag the client is slow to notice what happened meanwhile."""
-    victim = stage.pick(stage.living(), action)
-    if victim.paused:
-        return None
-    stage.world.pause(victim.name)
-    key = (victim.name, "notice")
-
-    def noticed() -> None:
-        stage.scheduler.delays.pop(key, None)
-
-    def end() -> None:
-        if victim.dead:
-            return
-        stage.world.resume(victim.name)
-        if action.flag:
-            stage.scheduler.delays[key] = 0.3
-            stage.scheduler.at(stage.world.clock.now() + 0.3, noticed)
-
-    return end
-
-
-def _slow_callback(stage: Stage, action: Action) -> End:
+def _slow_callback(stage: Stage, action: Action) -> None:
     """The next callback of one process takes that long."""
     stage.slow[stage.pick(stage.living(), action).name] = action.seconds
-    return None
 
 
-def _hang(stage: Stage, action: Action) -> End:
+def _hang(stage: Stage, action: Action) -> None:
     """The next callback of one process does not end before the storm does."""
     stage.slow[stage.pick(stage.living(), action).name] = FOREVER
-    return None
 
 
-def _disconnect(stage: Stage, action: Action) -> End:
-    name = stage.pick(stage.living(), action).name
-    stage.ensemble.disconnect(name, executed=action.where % 3, late=action.flag)
-    return None
+def _ledger_fails(stage: Stage, action: Action) -> Iterator[None]:
+    """The ledger of one process takes nothing, as a full disk."""
+    ledger = stage.pick(stage.living(), action).ledger
+    ledger.fail()
+    yield
+    ledger.work_again()
 
 
-def _lose_answers(stage: Stage, action: Action) -> End:
-    name = stage.pick(stage.living(), action).name
-    stage.ensemble.lose_answers(name, action.size, after=action.where)
-    return lambda: stage.ensemble.answer_again(name)
+def _dead_letters_fail(stage: Stage, action: Action) -> Iterator[None]:
+    """The dead-letter topic takes nothing."""
+    stage.dead_letters_fail = True
+    yield
+    stage.dead_letters_fail = False
 
 
-def _drop_requests(stage: Stage, action: Action) -> End:
-    name = stage.pick(stage.living(), action).name
-    stage.ensemble.drop_requests(name, action.size, after=action.where, late=action.flag)
-    return lambda: stage.ensemble.answer_again(name)
+def _jump_wall_clock(stage: Stage, action: Action) -> None:
+    stage.world.clock.jump_wall((-1 if action.flag else 1) * 3600.0 * action.size)
 
 
-def _stuck_write(stage: Stage, action: Action) -> End:
-    """The next commit or release of one process, or (flag) its next claim or recovery, gets stuck, and may come late."""
-    name = stage.pick(stage.living(), action).name
-    paths = stage.group(action).paths
-    stage.ensemble.stick(name, "transaction at " + (paths.gate("") if action.flag else paths.epochs("")))
-    return lambda: stage.ensemble.answer_again(name)
+def _to_one(what: str, stage: Stage, action: Action) -> Going:
+    return to_process(what, stage, action, stage.pick(stage.living(), action))
 
 
-def _lag(stage: Stage, action: Action) -> End:
+def to_process(
+    what: str, stage: Stage, action: Action, victim: Consumer | ResetOperator, *, leads: bool = False
+) -> Iterator[None]:
+    """One of `TO_ONE` happens to a process; `leads`: to the leader of a reset, at its requests for that."""
+    name, ensemble, delays = victim.name, stage.ensemble, stage.scheduler.delays
+    after = 0 if leads else action.where
+    match what:
+        case "kill":
+            if not victim.dead:
+                victim.dead = True
+                ensemble.freeze(name)
+        case "freeze" if not victim.paused:  # SIGSTOP, and SIGCONT
+            victim.paused = True
+            ensemble.freeze(name)
+            yield
+            if not victim.dead:
+                victim.paused = False
+                ensemble.thaw(name)
+                if action.flag and not leads:  # the client is slow to notice what happened to its connection
+                    delays[name, "notice"] = 0.3
+                    stage.scheduler.at_next(0.3, partial(delays.pop, (name, "notice"), None))
+        case "cut off":
+            ensemble.cut_off(name)
+            yield
+            ensemble.heal(name)
+        case "expire":
+            stage.expire([victim])
+        case "disconnect":
+            ensemble.disconnect(name, executed=action.where % 3, late=action.flag)
+        case "lose answers":
+            ensemble.lose_answers(name, action.size, after=after)
+            yield
+            ensemble.answer_again(name)
+        case "drop requests":
+            ensemble.drop_requests(name, action.size, after=after, late=action.flag)
+            yield
+            ensemble.answer_again(name)
+        case "stuck write":  # its next commit or release, or (flag) claim or recovery; it may come late
+            paths = stage.group(action).paths
+            write = CommandPaths.RESETS if leads else paths.gate("") if action.flag else paths.epochs("")
+            ensemble.stick(name, f"transaction at {write}")
+            yield
+            ensemble.answer_again(name)
+        case "slow network":  # requests, answers, watches, or the news of a lost connection take up to that long
+            key = name, ("execute", "answer", "watch", "notice")[action.where % (3 if leads else 4)]
+            delays[key] = action.seconds
+            yield
+            delays.pop(key, None)
+            stage.scheduler.hurry(key)
+
+
+#: What may happen to one process.
+TO_ONE = (
+    "kill", "freeze", "cut off", "expire", "disconnect", "lose answers", "drop requests", "stuck write", "slow network",
+)  # fmt: skip
+
+
+# -- ZooKeeper ---------------------------------------------------------------------------------------------------------
+
+
+def _lag(stage: Stage, action: Action) -> Iterator[None]:
     name = stage.pick(stage.living(), action).name
     stage.ensemble.lag(name)
-    return lambda: stage.ensemble.catch_up(name)
+    yield
+    stage.ensemble.catch_up(name)
 
 
-def _slow_network(stage: Stage, action: Action) -> End:
-    """Requests, answers, watches, or the news that a connection is lost, take up to that long with one process."""
-    kind = ("execute", "answer", "watch", "notice")[action.where % 4]
-    key = (stage.pick(stage.living(), action).name, kind)
-    stage.scheduler.delays[key] = action.seconds
-
-    def end() -> None:
-        stage.scheduler.delays.pop(key, None)
-        stage.scheduler.hurry(key)
-
-    return end
-
-
-def _cut_off(stage: Stage, action: Action) -> End:
-    name = stage.pick(stage.living(), action).name
-    stage.ensemble.cut_off(name)
-    return lambda: stage.ensemble.heal(name)
-
-
-def _outage(stage: Stage, action: Action) -> End:
+def _outage(stage: Stage, action: Action) -> Iterator[None]:
     stage.ensemble.down()
-    return stage.ensemble.up
+    yield
+    stage.ensemble.up()
 
 
-def _expire(stage: Stage, action: Action) -> End:
-    stage.expire([stage.pick(stage.living(), action)])
-    return None
-
-
-def _expire_all(stage: Stage, action: Action) -> End:
+def _expire_all(stage: Stage, action: Action) -> None:
     stage.expire(stage.living())
-    return None
 
 
-def _reposition(stage: Stage, action: Action) -> End:
-    """Somebody sets the offset from outside and moves the epoch with it, in one transaction: a reset overtakes."""
+def _reposition(stage: Stage, action: Action) -> None:
+    """A tool sets the offset from outside and moves the epoch with it, in one transaction: a reset that forces its way."""
     tp, group = stage.partition(action), stage.group(action)
     offsets = stage.kafka.offsets(*tp)
     if group.judge.commit_of(tp) is None or not offsets or stage.ensemble.tree.get(group.paths.offset(*tp)) is None:
-        return None
+        return
     target, path = offsets[action.where % len(offsets)], group.paths.epoch(*tp)
     node = stage.ensemble.tree.get(path)
     info = decode_epoch(path, node.data if node is not None else b"") or EpochInfo("", 0, "")
     nonce = f"outside-{stage.ensemble.tree.zxid}"
-    moved = replace(info, consumer="somebody", session=0, nonce=nonce, leader_epoch=None)
+    moved = replace(info, consumer="tool", session=0, nonce=nonce, leader_epoch=None)
     if stage.kafka.names(tp.topic, info.topic_id):  # with another client than the group has
         moved = replace(moved, topic_id=stage.kafka.id_of(tp.topic, action.who))
-    ops: list[Op] = [SetData(group.paths.offset(*tp), b"%d" % target), SetData(path, moved.encode())]
     group.judge.moved(tp)
-    stage.ensemble.tree.transaction(ops, session=0)
-    return None
+    stage.write_by_hand(SetData(group.paths.offset(*tp), b"%d" % target), SetData(path, moved.encode()))
 
 
-def _gate(stage: Stage, action: Action) -> End:
-    """A gate is closed for a while: nothing is claimed or recovered meanwhile."""
+def _gate(stage: Stage, action: Action) -> Iterator[None]:
+    """A gate is closed for a while: nothing is claimed or recovered."""
     path = stage.group(action).paths.gate(stage.partition(action).topic)
-    if stage.ensemble.tree.get(path) is None:
-        return None
-    stage.ensemble.tree.transaction([SetData(path, b"/inbound/commands/reset-offset/some")], session=0)
-
-    def end() -> None:
-        stage.ensemble.tree.transaction([SetData(path, OPEN)], session=0)
-
-    return end
+    if stage.ensemble.tree.get(path) is not None:
+        stage.write_by_hand(SetData(path, f"{CommandPaths.RESETS}/some".encode()))
+        yield
+        stage.write_by_hand(SetData(path, OPEN))
 
 
-def _recreate(stage: Stage, action: Action) -> End:
-    """A topic is deleted and created anew: at once, or (flag) after a while."""
-    topic = stage.partition(action).topic
-    count = stage.kafka.topics()[topic].partitions
-    if len(stage.kafka.topics()) < len(stage.plan.setup.topics):
-        return None  # one at a time
-    stage.recreated.add(topic)
-    for number in range(count):
-        for judge in stage.judges():
-            judge.recreated(TopicPartition(topic, number))
-    stage.kafka.delete_topic(topic)
-    if action.flag:
-        return lambda: stage.kafka.create_topic(topic, count)
-    stage.kafka.create_topic(topic, count)
-    return None
-
-
-def _pause(stage: Stage, action: Action) -> End:
+def _pause(stage: Stage, action: Action) -> Iterator[None]:
     """The group, or (flag) one member, is paused."""
     consumer, paths = stage.pick(stage.living(), action).consumer_id, stage.group(action).paths
     path = paths.pause("operator", consumer if action.flag else None)
-    if stage.ensemble.tree.get(paths.pauses) is None or stage.ensemble.tree.get(path) is not None:
-        return None
-    stage.ensemble.tree.transaction([Create(path)], session=0)
-
-    def end() -> None:
-        stage.ensemble.tree.transaction([Delete(path)], session=0)
-
-    return end
+    if stage.ensemble.tree.get(paths.pauses) is not None and stage.ensemble.tree.get(path) is None:
+        stage.write_by_hand(Create(path))
+        yield
+        stage.write_by_hand(Delete(path))
 
 
-def _owner_deleted(stage: Stage, action: Action) -> End:
-    """Somebody deletes an owner node by hand."""
+def _owner_deleted(stage: Stage, action: Action) -> None:
+    """An operator deletes an owner node."""
     tp, group = stage.partition(action), stage.group(action)
     path = group.paths.owner(*tp)
     if stage.ensemble.tree.get(path) is not None:
         group.judge.disowned(tp)
-        stage.ensemble.tree.transaction([Delete(path)], session=0)
-    return None
+        stage.write_by_hand(Delete(path))
 
 
-def _stranger(stage: Stage, action: Action) -> End:
-    """Some other tool registers in the group, in its own words."""
-    path = stage.paths.member("stranger")
-    if stage.ensemble.tree.get(stage.paths.ids) is None or stage.ensemble.tree.get(path) is not None:
-        return None
-    stage.ensemble.tree.transaction([Create(path, b'{"version": 1, "subscription": {"orders": 1}}')], session=0)
-    return None
+def _stranger(stage: Stage, action: Action) -> None:
+    """Another tool registers in the group, in its own words."""
+    path, tree = stage.paths.member("stranger"), stage.ensemble.tree
+    if tree.get(stage.paths.ids) is not None and tree.get(path) is None:
+        stage.write_by_hand(Create(path, b'{"version": 1, "subscription": {"orders": 1}}'))
 
 
-def _ledger_fails(stage: Stage, action: Action) -> End:
-    """The ledger of one process takes nothing, as a full disk."""
-    ledger = stage.pick(stage.living(), action).ledger
-    ledger.fail()
-    return ledger.work_again
+def _partition(stage: Stage, action: Action) -> TopicPartition:
+    """Return the partition of a fault of nodes: of the larger actions one without an owner, if there is one."""
+    owners = stage.judge.owners()
+    unowned = [tp for tp in stage.partitions() if owners.get(tp) is None]
+    return unowned[action.where % len(unowned)] if unowned and action.size > 1 else stage.partition(action)
 
 
-def _dead_letters_fail(stage: Stage, action: Action) -> End:
-    """Nobody can send anything to the dead-letter topic."""
-    stage.dead_letters_fail = True
+def _offset_taken(data: bytes | None, stage: Stage, action: Action) -> Iterator[None]:
+    """The node of the group's offset gets other content, or is deleted (None); with the flag the offset is put back."""
+    tp, tree = _partition(stage, action), stage.ensemble.tree
+    path = stage.paths.offset(*tp)
+    if data == RUBBISH:
+        stage.judge.refused.add(tp)
+    if stage.judge.commit_of(tp) is None or tree.get(path) is None:
+        return
+    for owner in stage.living() if action.size == WITH_ITS_OWNER else ():
+        if owner.name == stage.judge.owners()[tp] and len(stage.living()) > 1:
+            stage.kill(owner)  # else its next commit puts the offset back
+    stage.judge.offset_taken(tp)
+    stage.write_by_hand(Delete(path) if data is None else SetData(path, data))
+    zxid = tree.zxid
+    if not action.flag and data != RUBBISH:
+        return
+    yield
+    node = tree.get(path)
+    if node is None if data is None else node is not None and node.stat.mzxid == zxid:  # no member has committed
+        stage.judge.offset_mended(tp)
+        offset = b"%d" % (stage.judge.commit_of(tp) or 0)
+        write: Op = Create(path, offset) if data is None else SetData(path, offset)
+        stage.write_by_hand(write)
 
-    def end() -> None:
-        stage.dead_letters_fail = False
 
-    return end
+def _refused(node: Callable[[GroupPaths, str, int], str], stage: Stage, action: Action) -> Iterator[None]:
+    """The group may not write a node, nor (flag) read it."""
+    tp, tree = _partition(stage, action), stage.ensemble.tree
+    path = node(stage.paths, *tp)
+    if tree.get(path) is None:
+        return
+    stage.judge.refused.add(tp)
+    tree.give(path, ADMIN if action.flag else READABLE)
+    yield
+    if tree.get(path) is not None:
+        tree.give(path, ANONYMOUS)
 
 
-def _jump_wall_clock(stage: Stage, action: Action) -> End:
-    stage.world.clock.jump_wall((-1 if action.flag else 1) * 3600.0 * action.size)
-    return None
+# -- subscribers, and Kafka groups that offsets are mirrored to -------------------------------------------------------------
 
 
-KINDS: Mapping[str, Callable[[Stage, Action], End]] = {
+def _trouble(what: str, url: str, stage: Stage, action: Action) -> Iterator[None]:
+    """For a while a receiver treats some events so, or (flag) all."""
+    if (receivers := stage.receivers) is not None:
+        trouble = Trouble(what, url, 1 if action.flag else action.size + 1, action.seconds)
+        receivers.troubles.append(trouble)
+        yield
+        receivers.troubles.remove(trouble)
+
+
+def _groups_hang(stage: Stage, action: Action) -> Iterator[None]:
+    """Requests, or (flag) half of them, are not answered, and executed late."""
+    if (mirrors := stage.mirrors) is not None:
+        mirrors.hangs, mirrors.share = action.seconds, 2 if action.flag else 1
+        yield
+        mirrors.hangs = 0.0
+
+
+def _groups_are(state: str, troubled: bool, stage: Stage, action: Action) -> Iterator[None]:
+    """A state of the coordinator of Kafka's groups lasts for a while."""
+    setattr(stage.world.groups, state, troubled)
+    yield
+    setattr(stage.world.groups, state, not troubled)
+
+
+def _groups_live(stage: Stage, action: Action) -> Iterator[None]:
+    """The Kafka group has members."""
+    stage.world.groups.live.add(stage.world.group)
+    yield
+    stage.world.groups.live.discard(stage.world.group)
+
+
+def _groups_denied(stage: Stage, action: Action) -> Iterator[None]:
+    """A topic may not be read."""
+    topic = stage.partition(action).topic
+    stage.world.groups.denied.add(topic)
+    yield
+    stage.world.groups.denied.discard(topic)
+
+
+#: Members leave a partition alone if a node of it is refused, or holds no offset; the others go on.
+REFUSALS: Mapping[str, Fault] = {
+    "offset garbled": partial(_offset_taken, RUBBISH),
+    "offset refused": partial(_refused, GroupPaths.offset),
+    "epoch refused": partial(_refused, GroupPaths.epoch),
+}
+KINDS: Mapping[str, Fault] = {
     "gap": _gap,
     "grow": _grow,
     "retain": _retain,
@@ -366,23 +450,16 @@ KINDS: Mapping[str, Callable[[Stage, Action], End]] = {
     "client fails": _client_fails,
     "other client": _other_client,
     "join": _join,
+    "crowd": partial(_join, count=2),
     "leave": _leave,
-    "kill": _kill,
+    **{kind: partial(_to_one, kind) for kind in TO_ONE},
     "dies writing": _dies_writing,
     "restart": _restart,
     "double": _double,
-    "freeze": _freeze,
     "slow callback": _slow_callback,
     "hang": _hang,
-    "disconnect": _disconnect,
-    "lose answers": _lose_answers,
-    "drop requests": _drop_requests,
-    "stuck write": _stuck_write,
     "lag": _lag,
-    "slow network": _slow_network,
-    "cut off": _cut_off,
     "outage": _outage,
-    "expire": _expire,
     "expire all": _expire_all,
     "reposition": _reposition,
     "gate": _gate,
@@ -393,5 +470,17 @@ KINDS: Mapping[str, Callable[[Stage, Action], End]] = {
     "jump wall clock": _jump_wall_clock,
     "ledger fails": _ledger_fails,
     "dead letters fail": _dead_letters_fail,
-    **NODE_KINDS,
+    "offset emptied": partial(_offset_taken, b""),
+    "offset deleted": partial(_offset_taken, None),
+    **REFUSALS,
+    **{
+        f"subscriber {what}": partial(_trouble, what, SUBSCRIBER)
+        for what in ("refuses", "fails", "busy", "hangs", "late", "cuts", "dead")
+    },
+    **{f"replies {what}": partial(_trouble, what, REPLIES) for what in ("refuses", "fails", "cuts")},
+    "groups hang": _groups_hang,
+    "groups down": partial(_groups_are, "is_up", False),  # no broker takes a mirror's connection
+    "groups load": partial(_groups_are, "loading", True),  # the coordinator has just been elected
+    "groups live": _groups_live,
+    "groups denied": _groups_denied,
 }

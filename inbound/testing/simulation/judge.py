@@ -1,6 +1,6 @@
-"""What must hold at every step of a simulated run, whatever happens: judged from the nodes, the log and the hand-outs.
+"""What must hold at every step of a simulated run: judged from the nodes, the logs and the deliveries.
 
-The judge knows nothing of how inbound works inside. It hears of each transaction of ZooKeeper, and of each batch and its answer.
+The judge knows nothing of how inbound works inside. It sees each transaction of ZooKeeper, and each batch and its answer.
 """
 
 from __future__ import annotations
@@ -8,53 +8,57 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
-from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch, decode_offset
+from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_offset
 from inbound.processors.batch import Batch
-from inbound.testing.scene import Member, Scene
-from inbound.testing.simulation.answers import Answers
+from inbound.testing.kafka import FakeKafka
 from inbound.testing.simulation.cut_judge import CutJudge
-from inbound.testing.simulation.judged import HandOut, JudgedPartition, names_no_leader, topic_id_in
-from inbound.testing.simulation.offset_nodes import OffsetNodes
-from inbound.testing.simulation.reset_judge import ByReset, ResetJudge
-from inbound.testing.simulation.witness import Witness
+from inbound.testing.simulation.judged_partitions import (
+    AnswerBook,
+    JudgedBatch,
+    JudgedPartition,
+    OffsetNodes,
+)
+from inbound.testing.simulation.plan import Setup
+from inbound.testing.simulation.reset_judge import ByReset, ResetJudge, changed_nodes, epoch_in
+from inbound.testing.simulation.witness import GroupMember, Scene, Witness
 from inbound.testing.zookeeper_tree import Commit
 from inbound.topic_partition import TopicPartition
 
-#: Within this time of calm, everybody knows what was done to it from outside: a little longer than `membership.PATIENCE`, s.
+#: Within this time of calm, each member knows what was done to it from outside: a little longer than `membership.PATIENCE`, s.
 AWARE = 2.0
 
 
 class Judge:
     """Collects violations; the first one is what the run is about."""
 
-    def __init__(self, world: Scene, *, latest: bool, of: str = "") -> None:
+    def __init__(
+        self, world: Scene, setup: Setup, *, of: str = "", witness: Callable[[FakeKafka], Witness] = Witness
+    ) -> None:
         """`of` says before each line which group it is about; the only one needs no name."""
         self.world = world
+        self._setup = setup
         self.of = of
         self.violations: list[str] = []
         self.trace: list[tuple[float, str]] = []
-        self.releases = self.handed_out = self.repeated = 0
-        self._latest = latest
-        self.window: int | None = None  # `max_uncommitted_records` of the members; None: not judged
-        self.patience = float("inf")  # how long a reset or a shutdown waits for what is in hand, in seconds
-        #: Whether a record that fails may be given up: it is with the dead letters, where that is where it goes.
-        self.may_give_up: Callable[[TopicPartition, int], bool] = lambda tp, offset: False
+        self.handed_out = self.repeated = 0
+        self._dead_letters: set[tuple[TopicPartition, int]] = set()
         #: Partitions of which a node was refused to the group, or was of no use: it leaves them alone ever longer.
         self.refused: set[TopicPartition] = set()
         self._calm_from = float("inf")
         self._partitions: dict[TopicPartition, JudgedPartition] = defaultdict(JudgedPartition)
         self._lost_session: dict[str, float] = {}  # process: when one of its sessions last expired
         self._expired_by_force: set[int] = set()
-        self._root = f"{world.paths.root}/"
+        self._ids = f"{world.paths.ids}/"
         self.resets = ResetJudge(world, self.violated, self.say)
         self.cuts = CutJudge(world, self.violated)
-        self.witness = Witness(world.kafka)
-        self.answers = Answers(self._partitions, self.witness, world.clock, self.say)
-        self._nodes = OffsetNodes(latest=latest)
+        self.witness = witness(world.kafka)
+        self.witness.gives_up = setup.gives_up
+        self.answers = AnswerBook(self._partitions, self.witness, world.clock, self.say)
+        self._nodes = OffsetNodes(latest=setup.latest)
         self._by_reset: Mapping[TopicPartition, EpochInfo] = {}  # the epochs made by the transaction in hand
         world.ensemble.observers.append(self._committed)
 
-    # -- told by the run -----------------------------------------------------------------------------------------------
+    # -- called by the run ---------------------------------------------------------------------------------------------
 
     def say(self, what: str) -> None:
         """Note something for the story of the run."""
@@ -66,20 +70,20 @@ class Judge:
         self.violations.append(self.of + what)
 
     def initial_partitions(self, tps: list[TopicPartition]) -> None:
-        """These exist before anybody reads: with `latest`, what is in them then need not be read."""
+        """These exist before the group reads: with `latest`, their first records need not be read."""
         for tp in tps:
-            self._partitions[tp].may_start_late = self._latest
+            self._partitions[tp].may_start_late = self._setup.latest
 
     def forced(self, session: int) -> None:
-        """The servers end a session that its client believes in: what it hands out before it hears of that is its right."""
+        """The servers end a session by force: its client may deliver until it learns of the expiry."""
         self._expired_by_force.add(session)
 
-    def is_unaware(self, member: Member) -> bool:
-        """Whether the servers have ended its session by force: until it hears of that, it does as if they had not."""
+    def is_unaware(self, member: GroupMember) -> bool:
+        """Whether the servers have ended its session by force, and it may not know yet."""
         return member.zk.session is not None and member.zk.session.id in self._expired_by_force
 
     def moved(self, tp: TopicPartition) -> None:
-        """Somebody from outside moves the offset."""
+        """A tool outside the group moves the offset."""
         known = self._partitions[tp]
         known.outside.append(known.epoch + 1)
         known.current = None
@@ -87,13 +91,13 @@ class Judge:
         self.cuts.moved(tp)
 
     def disowned(self, tp: TopicPartition) -> None:
-        """Somebody deletes an owner node by hand: its consumer gets it back, unless another one is first."""
+        """An operator deletes an owner node: its consumer gets it back, unless another one is first."""
         known = self._partitions[tp]
         known.outside.append(known.epoch + 1)
         known.disowned = True
 
     def offset_taken(self, tp: TopicPartition) -> None:
-        """Somebody is about to take the group's offset out of its node: who claims the partition then begins anew."""
+        """An operator is about to take the group's offset out of its node: the next claim starts over."""
         known = self._partitions[tp]
         self._nodes.take(tp, known.tenure if known.current is None else None)
         self.witness.takes_offset(tp)
@@ -101,12 +105,12 @@ class Judge:
             known.outside.append(known.epoch)
 
     def offset_mended(self, tp: TopicPartition) -> None:
-        """Somebody is about to write it again."""
+        """An operator is about to put it back."""
         self._nodes.mend(tp)
         self.witness.mends_offset(tp)
 
     def recreated(self, tp: TopicPartition) -> None:
-        """The topic was deleted and is created anew: until somebody begins at its start, nothing can be said."""
+        """The topic is recreated: until a member begins at its start, nothing is judged."""
         self._partitions[tp].of_deleted_topic = self._partitions[tp].topic_id is not None
         if self._partitions[tp].of_deleted_topic:
             self.witness.recreated(tp)
@@ -119,10 +123,10 @@ class Judge:
         if not self.cuts.cut(tp, end, begun=begun, begins=not begun and known.holder is not None):
             self.witness.cannot_tell(tp)
         known.handed = {offset: given for offset, given in known.handed.items() if offset < end}
-        known.done = {offset for offset in known.done if offset < end}
+        known.wants_from(end)
 
     def calm(self) -> None:
-        """The storm is over; soon nobody has an excuse any more."""
+        """The storm is over; soon no process has an excuse any more."""
         self._calm_from = self.world.clock.now()
 
     def owners(self) -> dict[TopicPartition, str | None]:
@@ -142,17 +146,17 @@ class Judge:
         return given is not None and given.next >= end and self._given_up(given, given.first_record)
 
     def read_at(self, tp: TopicPartition) -> float:
-        """Return when it was last handed out to its owner."""
+        """Return when it was last delivered to its owner."""
         return self._partitions[tp].read_at
 
-    # -- hand-outs -----------------------------------------------------------------------------------------------------
+    # -- deliveries ----------------------------------------------------------------------------------------------------
 
-    def begins(self, consumer: Member, batch: Batch, to: object, *, starts: bool = False) -> HandOut:
+    def begins(self, consumer: GroupMember, batch: Batch, to: object, *, starts: bool = False) -> JudgedBatch:
         """A processor is handed a batch; `starts`: it says itself where each claim begins."""
         tp = TopicPartition(batch.topic, batch.partition)
         name, known = consumer.name, self._partitions[tp]
         first_record = batch.records[0].offset if batch.records else batch.first_offset
-        given = HandOut(
+        given = JudgedBatch(
             name, tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), first_record,
             self.world.clock.now(), to,
         )  # fmt: skip
@@ -168,7 +172,7 @@ class Judge:
         given.unaware |= known.of_deleted_topic
         if not given.unaware:
             if known.untold is not None and known.commit == known.untold.new:
-                self.violated(f"{name} is handed {tp}, and no processor was told that a reset has moved it")
+                self.violated(f"{name} is handed {tp}, and on_reset was not called after its last reset")
             self._judge_position(known, given)
             self._judge_window(known, given)
             known.read_at = given.began
@@ -191,16 +195,16 @@ class Judge:
                 known.handed[record.offset] = given  # else it is the owner's answer that counts, not a zombie's
         return given
 
-    def told(self, consumer: Member, tp: TopicPartition, old: int | None, new: int) -> None:
-        """A processor is told of a reset."""
-        self.say(f"{consumer.name} is told that a reset has moved {tp} from {old} to {new}")
+    def told(self, consumer: GroupMember, tp: TopicPartition, old: int | None, new: int) -> None:
+        """`on_reset` is called."""
+        self.say(f"{consumer.name} gets on_reset of {tp}, from {old} to {new}")
         if (tp, old, new) not in self.resets.moves:
-            self.violated(f"{consumer.name} is told that a reset has moved {tp} from {old} to {new}; none has")
+            self.violated(f"{consumer.name} gets on_reset of {tp}, from {old} to {new}; no reset did that")
         known = self._partitions[tp]
         if known.untold is not None and (known.untold.old, known.untold.new) == (old, new):
             known.untold = None
 
-    def placed(self, consumer: Member, tp: TopicPartition, offset: object) -> None:
+    def placed(self, consumer: GroupMember, tp: TopicPartition, offset: object) -> None:
         """A processor says where its claim begins: the group's offset follows before the first batch."""
         self.say(f"{consumer.name} begins {tp} at {offset}")
         known = self._partitions[tp]
@@ -210,10 +214,16 @@ class Judge:
             if offset > (known.commit or 0) and self.cuts.at(tp) is not None:
                 self.witness.cannot_tell(tp)
 
-    def _given_up(self, given: HandOut | None, offset: int) -> bool:
-        return given is not None and given.failed_alone and self.may_give_up(given.tp, offset)
+    def dead_lettered(self, tp: TopicPartition, offset: int) -> None:
+        """The dead-letter topic has a record."""
+        self._dead_letters.add((tp, offset))
+        self.witness.dead_lettered(tp, offset)
 
-    def _is_owner(self, consumer: Member, known: JudgedPartition, given: HandOut) -> bool:
+    def _given_up(self, given: JudgedBatch | None, offset: int) -> bool:
+        dead = self._setup.gives_up == "dead-letter" and given is not None and (given.tp, offset) in self._dead_letters
+        return given is not None and given.failed_alone and (self._setup.gives_up == "skip" or dead)
+
+    def _is_owner(self, consumer: GroupMember, known: JudgedPartition, given: JudgedBatch) -> bool:
         """Whether it may be handed the batch at all. If it cannot know better, that is no violation."""
         if self.is_unaware(consumer):
             return False
@@ -223,7 +233,7 @@ class Judge:
         if given.consumer in overtaken and self.world.clock.now() < self._calm_from + AWARE:
             return False
         known_soon = self.world.clock.now() < self._calm_from + AWARE or given.tp in self.refused
-        # Who came first after it counts: of what they and others do then it cannot know more.
+        # The first claim after it counts: it cannot know of later ones.
         overtaken_in = next((epoch for epoch in known.claims if epoch > given.epoch), known.epoch)
         if (known.disowned or overtaken_in in known.outside) and known_soon:
             return False
@@ -234,9 +244,9 @@ class Judge:
             )
         return False
 
-    def _judge_position(self, known: JudgedPartition, given: HandOut) -> None:
+    def _judge_position(self, known: JudgedPartition, given: JudgedBatch) -> None:
         if known.commit is None or self._nodes.is_uncommitted(given.tp, known.tenure):
-            self.violated(f"{given.tp} is handed out before its first position is committed")
+            self.violated(f"{given.tp} is delivered before its first position is committed")
             return
         before = known.current
         expected = known.commit
@@ -256,48 +266,49 @@ class Judge:
         if not (back and known.goes_back(given, self.cuts.ends(given.tp), self.world.kafka.offsets(*given.tp))):
             self._no_record_between(given, expected)
 
-    def _judge_window(self, known: JudgedPartition, given: HandOut) -> None:
-        """No more is on its way to the commit than a crash may repeat beside the batch in hand."""
+    def _judge_window(self, known: JudgedPartition, given: JudgedBatch) -> None:
+        """No more commits are in flight than a crash may repeat beside the current batch."""
         flying = known.flying(given.tenure)
-        if self.window is not None and flying > self.window:
+        if flying > self._setup.window:
             self.violated(f"{given.consumer} is handed {given.tp} {given.first} while {flying} records are in flight")
 
-    def _judge_whole(self, given: HandOut, batch: Batch) -> None:
+    def _judge_whole(self, given: JudgedBatch, batch: Batch) -> None:
         """A batch has all records of its range."""
         if self.cuts.at(given.tp) is not None:
             return  # it may have been read before that
         has = {record.offset for record in batch.records}
-        lacks = [o for o in self.world.kafka.offsets(*given.tp) if given.first <= o < given.next and o not in has]
-        if lacks:
+        offsets = self.world.kafka.offsets(*given.tp)
+        if lacks := [o for o in offsets if given.first <= o < given.next and o not in has]:
             self.violated(f"{given.consumer} is handed {given.tp} {given.first}..{given.next - 1} without {lacks}")
 
-    def _no_record_between(self, given: HandOut, expected: int) -> None:
+    def _no_record_between(self, given: JudgedBatch, expected: int) -> None:
         low, high = sorted((expected, given.first))
-        between = [o for o in self.world.kafka.offsets(*given.tp) if low <= o < high]
-        if between:
+        if between := [o for o in self.world.kafka.offsets(*given.tp) if low <= o < high]:
             self.violated(
                 f"{given.consumer} reads {given.tp} at {given.first} instead of {expected}: {between} lie between"
             )
 
-    def _judge_repeat(self, known: JudgedPartition, given: HandOut, before: HandOut, offset: int) -> None:
-        what = f"{given.tp} offset {offset} is handed out again, to {given.consumer} in epoch {given.epoch}"
+    def _judge_repeat(self, known: JudgedPartition, given: JudgedBatch, before: JudgedBatch, offset: int) -> None:
+        what = f"{given.tp} offset {offset} is redelivered to {given.consumer} in epoch {given.epoch}"
         same = before.consumer == given.consumer and before.tenure == given.tenure
-        if before.position is not None and offset >= before.advanced:
-            return  # its processor did not advance over it
-        if self.cuts.goes_back(given.tp, before.began):
-            return  # reading goes back over a cut
-        if min(before.ended, given.began) - before.began > self.patience:
-            return  # it was given up inside its callback
-        if before.abandoned or before.unaware or any(before.epoch < epoch <= given.epoch for epoch in known.outside):
-            return
-        if any(before.epoch < by.epoch <= given.epoch and by.explains(offset, before.consumer) for by in known.resets):
+        resets = [by for by in known.resets if before.epoch < by.epoch <= given.epoch]
+        if (
+            (before.position is not None and offset >= before.advanced)  # its processor did not advance over it
+            or self.cuts.goes_back(given.tp, before.began)
+            or min(before.ended, given.began) - before.began
+            > self._setup.patience  # it was given up inside its callback
+            or before.abandoned
+            or before.unaware
+            or any(before.epoch < epoch <= given.epoch for epoch in known.outside)
+            or any(by.explains(offset, before.consumer) for by in resets)
+        ):
             return
         if offset < (known.commit or 0):
             self.violated(f"{what}, although it is committed")
         elif same:
             self.violated(f"{what}, after the same process has had it under the same claim")
         elif before.consumer == given.consumer and given.tenure == before.tenure + 1:
-            self.violated(f"{what}, because it gave it up by itself")
+            self.violated(f"{what}, because it gave the partition up")
         elif not (
             self.world.consumers[before.consumer].dead or self._lost_session.get(before.consumer, -1.0) >= before.began
         ):
@@ -313,19 +324,12 @@ class Judge:
             self._lost_session[who] = self.world.clock.now()
         self._by_reset = self.resets.committed(commit)
         for kind, path in commit.changed:
-            if kind != "data" or not path.startswith(self._root):
-                continue
-            family, _, rest = path[len(self._root) :].partition("/")
-            topic, _, number = rest.rpartition("/")
-            if family == "ids" and rest:
-                self._id_changed(commit, path, rest, who)
-            elif number.isdigit() and topic and family in ("owners", "offsets", "epochs"):
-                change = {"owners": self._owner_changed, "offsets": self._offset_changed, "epochs": self._epoch_changed}
-                change[family](commit, path, TopicPartition(topic, int(number)), who)
-
-    def _id_changed(self, commit: Commit, path: str, consumer_id: str, who: str | None) -> None:
-        if commit.after.get(path) is None and not commit.expired and who is not None:
-            self.say(f"{who} takes the id node of {consumer_id} down")
+            gone = kind == "data" and path.startswith(self._ids) and commit.after.get(path) is None
+            if gone and not commit.expired and who is not None:
+                self.say(f"{who} takes the id node of {path.removeprefix(self._ids)} down")
+        change = {"owners": self._owner_changed, "offsets": self._offset_changed, "epochs": self._epoch_changed}
+        for family, path, tp in changed_nodes(commit, self.world.paths):
+            change[family](commit, path, tp, who)
 
     def _epoch_changed(self, commit: Commit, path: str, tp: TopicPartition, who: str | None) -> None:
         node, known = commit.after.get(path), self._partitions[tp]
@@ -335,7 +339,8 @@ class Judge:
         if node.stat.version == known.epoch:
             return
         known.epoch = node.stat.version
-        topic_id = topic_id_in(path, node.data)
+        info = epoch_in(path, commit.after)
+        topic_id = info.topic_id if info is not None else None
         if topic_id is not None and topic_id != known.topic_id:
             if known.of_deleted_topic:  # else the id is another way to write the same one
                 known.topic_changed_at = commit.after.zxid
@@ -350,7 +355,7 @@ class Judge:
             self.witness.fenced(tp)
             self.say(f"{who} moves {tp} to epoch {known.epoch} for a reset{'' if note is None else f': {note}'}")
             return
-        # A claim makes the owner node, a commit does not: also where a hand has deleted it, and nobody has it.
+        # A claim makes the owner node, a commit does not: also where an operator has deleted it, and there is none.
         owns = known.owner == who or known.disowned
         if who is not None and who == known.holder and owns and not self._is_taken(tp, commit):
             known.outside += [known.epoch + 1] if known.disowned else []  # the claim that comes now, as in `disowned`
@@ -362,10 +367,10 @@ class Judge:
         if self._nodes.claimed(tp, known.tenure):
             known.outside.append(known.epoch)
         if who is not None:
-            if (info := decode_epoch(path, node.data)) and info.recreated and known.commit == info.noted_offset:
+            if info is not None and info.recreated and known.commit == info.noted_offset:
                 known.asked = who, known.tenure  # it is not: see below
             self.witness.claimed(tp, known.epoch)
-        self.say(f"{who or 'somebody outside'} moves {tp} to epoch {known.epoch}")
+        self.say(f"{who or 'a tool'} moves {tp} to epoch {known.epoch}")
 
     def _is_taken(self, tp: TopicPartition, commit: Commit) -> bool:
         return ("data", self.world.paths.owner(*tp)) in commit.changed
@@ -391,21 +396,17 @@ class Judge:
             return
         if who != before and not self.world.consumers[before].dead:
             self.violated(f"{who} takes down the owner node of {tp}, which is {before}'s")
-        if node is None:
-            self.releases += 1
-            if known.current is not None and self.resets.waited(tp, known.current.began, self.patience):
-                self._is_abandoned(known, known.current)
-
-    def _is_abandoned(self, known: JudgedPartition, given: HandOut) -> None:
-        if known.abandons(given):
+        given = known.current
+        waited = node is None and given is not None and self.resets.waited(tp, given.began, self._setup.patience)
+        if waited and given is not None and known.abandons(given):
             if given.failed_alone:
-                self.witness.abandons(given.tp, given.first_record)
-            self.say(f"{given.consumer} abandons what it has in hand of {given.tp}: a reset waits no longer")
+                self.witness.abandons(tp, given.first_record)
+            self.say(f"{given.consumer} abandons its batch of {tp}: a reset waits no longer")
 
     def _offset_changed(self, commit: Commit, path: str, tp: TopicPartition, who: str | None) -> None:
         node, known = commit.after.get(path), self._partitions[tp]
         if who is None and tp not in self._by_reset and self._nodes.is_by_hand(tp):
-            self.say(f"somebody makes the offset node of {tp} hold {None if node is None else node.data!r}")
+            self.say(f"an operator makes the offset node of {tp} hold {None if node is None else node.data!r}")
             return
         try:
             new = decode_offset(path, node.data if node else b"")
@@ -422,14 +423,14 @@ class Judge:
             self.cuts.recreated(tp)
             if known.holder is not None:  # what its processor keeps is of the deleted topic, so it is not asked
                 known.asked = known.holder, known.tenure
-            self.witness.created_anew(tp, known.epoch)
+            self.witness.begins_recreated(tp, known.epoch)
             if known.of_deleted_topic:
                 self.witness.recreated(tp)
         note = self.resets.notes.get(tp)
         if note is not None:
             self.say(f"{who} moves the group's offset of {tp} from {before} to {new}")
             self.resets.exact(tp, note, before)
-            known.done = {offset for offset in known.done if offset < new}
+            known.wants_from(new)
             known.moved_at, known.untold = self.world.clock.now(), note
             self.witness.reset(tp, new, known.epoch, self.cuts.at(tp))
             self.cuts.moved(tp, new)
@@ -439,37 +440,34 @@ class Judge:
             return
         if self._follows(tp, known, who, before, new):
             return
-        anew = self._nodes.begins_anew(tp, known.tenure, new, self.world.kafka.log_range(tp))
-        anew &= known.current is None and new != before
+        found_none = self._nodes.starts_over(tp, known.tenure, new, self.world.kafka.log_range(tp))
+        found_none &= known.current is None and new != before
         self._nodes.written(tp)
-        (self.witness.begins_anew if anew else self.witness.committed)(tp, new)
+        (self.witness.begins_without_offset if found_none else self.witness.committed)(tp, new)
         if known.of_deleted_topic:
             return
-        self.say(f"{who} {'finds no offset, and ' if anew else ''}commits {tp} {new}")
+        self.say(f"{who} {'finds no offset, and ' if found_none else ''}commits {tp} {new}")
         if who != known.holder and (known.holder is not None or known.resets):
             self.violated(f"{who} commits {tp} {new}, but epoch {known.epoch} is {known.holder}'s")
-        if anew:
-            known.done = {offset for offset in known.done if offset < new}
+        if found_none:
+            known.wants_from(new)
             self.cuts.moved(tp)
             return
-        answered = known.answered[1] if known.answered[0] == known.tenure else 0
+        answered, sent = known.in_claim(known.answered), known.in_claim(known.advanced)
         if (last := known.current) is not None and self._given_up(last, last.first_record):
             answered = max(answered, last.next)  # a commit that goes past what is given up goes over no cut
-        sent = known.advanced[1] if known.advanced[0] == known.tenure else 0
-        unled = names_no_leader(self.world.paths.epoch(*tp), commit)
+        info = epoch_in(self.world.paths.epoch(*tp), commit.after)
+        unled = info is not None and info.leader_epoch is None  # no node says who wrote what is before the offset
         passed = self.cuts.goes_over(tp, before, new, answered, sent, unled=unled)
         if passed is not None:
             known.advanced, known.later = (known.tenure, new), (0, {})
             self.witness.passes_over_a_cut(tp, *passed, known.epoch)
             known.current, known.answered = None, (known.tenure, 0)
             return
-        if before is None:
-            low = 0
-            if known.may_start_late:
-                self.cuts.starts(tp)
-                return
-        else:
-            low = before
+        if before is None and known.may_start_late:
+            self.cuts.starts(tp)
+            return
+        low = before or 0
         if new < low:
             self.violated(f"{who} sets the commit of {tp} back from {low} to {new}")
         skipped = [
@@ -491,7 +489,8 @@ class Judge:
             return False
         self.say(f"{who} sets the group's offset of {tp} from {before} to {new}, as its processor says")
         known.resets.append(ByReset(known.epoch, ResetNote("", before, new), None))
-        known.placed, known.done = None, {offset for offset in known.done if offset < new}
+        known.placed = None
+        known.wants_from(new)
         if before is None or new > before or self._nodes.is_uncommitted(tp, known.tenure):
             self.cuts.jumps(tp)  # a cut before that need not be noticed: see `docs/plugin-offsets.md`
         self._nodes.written(tp)

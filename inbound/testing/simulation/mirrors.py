@@ -12,17 +12,26 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from inbound.coordinators.nodes import BadNodeError, decode_offset
 from inbound.errors import BrokerUnavailableError
-from inbound.kafka.mirror_base import Answer, Asked, Connect, Kind
-from inbound.kafka.mirror_plan import ANSWER_WAIT, EVERY, LIVE_GROUP_AGAIN, ONCE_MORE, RELEASED_KEPT
+from inbound.mirror.plan import (
+    ANSWER_WAIT,
+    EVERY,
+    LIVE_GROUP_AGAIN,
+    ONCE_MORE,
+    RELEASED_KEPT,
+    Answer,
+    Asked,
+    Connect,
+    Kind,
+)
+from inbound.testing.simulation.reset_judge import changed_nodes, changed_offsets
 from inbound.testing.zookeeper_tree import Commit
 from inbound.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from inbound.testing.simulation.stage import Stage
 
-#: How long a request and its answer are on their way at most; and how soon a process has learned what it is to know. Seconds.
+#: How long a request and its answer are in flight at most; and how soon a process knows of a release. Seconds.
 LATENCY, AWARE = 0.2, 0.5
 #: A failure at the end of the storm is tried again within so long; then all is sent once more. Seconds.
 SETTLED = 16.0 + ANSWER_WAIT + ONCE_MORE + EVERY + 1.0
@@ -38,7 +47,7 @@ class _Owned:
 
 
 @dataclass(eq=False)
-class _Request:
+class _MirrorRequest:
     """One request that is under way."""
 
     offsets: dict[TopicPartition, int]
@@ -57,23 +66,23 @@ class Mirrors:
         #: What the group's offset is (until inf) and was, and until when.
         self._had: dict[TopicPartition, dict[int, float]] = defaultdict(dict)
         self._owned: dict[tuple[str, TopicPartition], _Owned] = {}
-        self._under_way: dict[str, tuple[_Request, float]] = {}  # by process, and since when
+        self._under_way: dict[str, tuple[_MirrorRequest, float]] = {}  # by process, and since when
         self._refused: dict[str, float] = {}  # when a process heard that the group has members
         stage.ensemble.observers.append(self._committed)
 
     def connect(self, process: str) -> Connect:
         """Return what makes the clients of a process."""
 
-        def connect(group: str) -> _Client:
+        def connect(group: str) -> _MirrorClient:
             if not self.groups.is_up:
                 raise BrokerUnavailableError("Kafka (fake) does not answer")
-            return _Client(self, process, group)
+            return _MirrorClient(self, process, group)
 
         return connect
 
     def send(self, process: str, group: str, offsets: Mapping[TopicPartition, int], wake: Callable[[], None]) -> Asked:
         """A process sends offsets."""
-        request, now = _Request(dict(offsets)), self.stage.world.clock.now()
+        request, now = _MirrorRequest(dict(offsets)), self.stage.world.clock.now()
         self._judge_sending(process, request, now)
         self._under_way[process] = request, now
         silent = self.hangs > 0 and self._rng.randrange(self.share) == 0
@@ -114,18 +123,14 @@ class Mirrors:
 
     # -- what must hold ----------------------------------------------------------------------------------------------------
 
-    def _judge_sending(self, process: str, request: _Request, now: float) -> None:
+    def _judge_sending(self, process: str, request: _MirrorRequest, now: float) -> None:
         judge, consumer = self.stage.judge, self.stage.world.consumers[process]
         judge.say(f"{process} sends {', '.join(f'{tp} {offset}' for tp, offset in request.offsets.items())} to Kafka")
         before, since = self._under_way.get(process, (None, -1.0))
         if before is not None:
-            if (
-                before.answer is None
-                and now < since + ANSWER_WAIT
-                and not consumer.channel.parts.service.stopping.is_set()
-            ):
+            if before.answer is None and now < since + ANSWER_WAIT and not consumer.stopping:
                 judge.violated(f"{process} sends offsets to Kafka while a request of its own is on its way")
-            elif now < since + EVERY * 0.99 and not consumer.channel.parts.service.stopping.is_set():
+            elif now < since + EVERY * 0.99 and not consumer.stopping:
                 judge.violated(f"{process} sends offsets to Kafka again after {now - since:.3f} s")
         if now < self._refused.get(process, float("-inf")) + LIVE_GROUP_AGAIN:
             judge.violated(f"{process} sends offsets to a Kafka group again that has members")
@@ -143,23 +148,13 @@ class Mirrors:
 
     def _committed(self, commit: Commit) -> None:
         stage, now = self.stage, self.stage.world.clock.now()
-        offsets, owners = f"{stage.paths.all_offsets}/", f"{stage.paths.all_owners}/"
-        for kind, path in commit.changed:
-            topic, _, number = path.removeprefix(offsets).removeprefix(owners).partition("/")
-            if kind != "data" or not number.isdigit():
-                continue
-            tp, node = TopicPartition(topic, int(number)), commit.after.get(path)
-            if path.startswith(owners):
-                self._owner_changed(commit, tp, owned=node is not None)
-            elif path.startswith(offsets) and node is not None:
-                try:
-                    offset = decode_offset(path, node.data)
-                except BadNodeError:
-                    continue
-                if offset is not None:
-                    had = self._had[tp]
-                    had.update({before: now for before, until in had.items() if until == float("inf")})
-                    had[offset] = float("inf")
+        for family, path, tp in changed_nodes(commit, stage.paths):
+            if family == "owners":
+                self._owner_changed(commit, tp, owned=commit.after.get(path) is not None)
+        for tp, offset in changed_offsets(commit, stage.paths):
+            had = self._had[tp]
+            had.update({before: now for before, until in had.items() if until == float("inf")})
+            had[offset] = float("inf")
 
     def _owner_changed(self, commit: Commit, tp: TopicPartition, *, owned: bool) -> None:
         now = self.stage.world.clock.now()
@@ -168,14 +163,14 @@ class Mirrors:
                 had.until, had.expired = now, commit.expired
         if owned and commit.session:
             key = self.stage.ensemble.clients_of[commit.session], tp
-            # A claim moves the epoch. Else the partition is recovered, and nobody else has had it: its owner sends what it knew
-            # to have landed before, also where the answer to a later commit was lost with the session.
+            # A claim moves the epoch. Else the partition is recovered, and had no other owner: it sends the commits it knew to
+            # have landed, also where the answer to a later one was lost with the session.
             recovered = ("data", self.stage.paths.epoch(*tp)) not in commit.changed and key in self._owned
             self._owned[key] = _Owned(self._owned[key].since if recovered else now)
 
 
 @dataclass
-class _Client:
+class _MirrorClient:
     """Of one process."""
 
     mirrors: Mirrors

@@ -1,4 +1,4 @@
-"""Whoever asks for resets in a simulated run: a process of its own for each command, as `offsets reset` is."""
+"""Operators who ask for resets in a simulated run: a process for each command, as `offsets reset` is."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from inbound.controller.reset_offset import ResetCommand, ResetController, cance
 from inbound.controller.reset_offset.model import TopicLogs
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call
-from inbound.driver import Part, Wakeup
 from inbound.errors import InboundError, TransientError
+from inbound.runtime.driver import Part, Wakeup
 from inbound.testing.kafka import FakeLogClient
 from inbound.testing.world import World
 
@@ -18,7 +18,7 @@ from inbound.testing.world import World
 RETRY, ATTEMPTS = 0.25, 40
 
 
-class Operator:
+class ResetOperator:
     """One command line: a process that asks for something, and may carry it out too. See `scheduler.Process`."""
 
     def __init__(

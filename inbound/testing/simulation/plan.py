@@ -22,7 +22,7 @@ MOVING = ("retain", "cut", "reposition", "gate", "owner deleted", "recreate")
 #: Those that take the offset out of its node, or the right to use a node.
 HANDS = ("offset emptied", "offset deleted", "offset garbled", "offset refused", "epoch refused")
 EVERYTHING = (*GENTLE, *ROUGH, *MOVING, *HANDS)
-#: Kinds that reach deep together: identity, requests on their way, interference from outside, zombies, logs.
+#: Kinds that reach deep together: identity, requests in flight, interference from outside, zombies, logs.
 THEMES = (
     ("restart", "double", "expire", "freeze", "cut off", "slow network", "kill"),
     ("stuck write", "drop requests", "lose answers", "disconnect", "join", "leave"),
@@ -47,9 +47,9 @@ BESIDE_RESETS = (
     "kill", "dies writing", "freeze", "hang", "cut off", "expire", "expire all", "restart", "crowd", "offset refused",
     "epoch refused",
 )  # fmt: skip
-#: What is done to resets, and to whoever carries them out.
+#: What is done to resets, and to their leaders.
 RESETS = ("reset", "reset other group", "cancel", "delete command", "leader", "at step")
-#: A process is told to run other channels, or something that it cannot.
+#: A process gets another configuration, or one that it cannot use.
 RELOADS = ("reload", "bad reload")
 #: What happens beside that. Two processes of one id end each other.
 BESIDE_RELOADS = tuple(kind for kind in EVERYTHING if kind != "double")
@@ -60,7 +60,7 @@ SUBSCRIBERS = (
 )  # fmt: skip
 #: What makes others post the same events, or the same process once more.
 MOVES = ("kill", "expire", "freeze", "restart", "leave", "join")
-#: What happens beside that: nobody moves offsets from outside, for what is passed over then need not be posted.
+#: What happens beside that: no tool moves offsets from outside, as events that are passed over then need not be posted.
 BESIDE_DISPATCH = tuple(kind for kind in EVERYTHING if kind not in ("reposition", "recreate", "dead letters fail"))
 #: What the coordinator of the Kafka group does that offsets are mirrored to; and what happens beside that.
 MIRRORS = ("groups hang", "groups down", "groups load", "groups live", "groups denied")
@@ -90,7 +90,7 @@ class Dispatch:
 
     ordering: str = "partition"
     window: int = 4
-    #: Where dead letters go: "topic", "url"; else events are tried for ever.
+    #: Where dead letters go: "topic", "url"; else events are retried without end.
     sink: str = ""
     #: Events in one request, at most; 0: one by one.
     batch: int = 0
@@ -126,11 +126,11 @@ class Setup:
     begins: float = 2.0
     #: These answer as coroutines do, each batch of many partitions at once.
     later: bool = False
-    #: What becomes of records that fail: "skip", "dead-letter"; else they are tried for ever.
+    #: What becomes of records that fail: "skip", "dead-letter"; else they are retried without end.
     gives_up: str = ""
     #: How often another thread of a process goes on first, where one may be stopped: of 1.
     preempted: float = 0.0
-    #: Who cannot write its ledger goes on without, instead of handing nothing out.
+    #: A process that cannot write its ledger goes on without, instead of delivering nothing.
     degrade: bool = False
     #: How long sending a dead letter takes where processors answer later. Seconds.
     letters_take: float = 0.0

@@ -1,26 +1,30 @@
-"""Resets, and what happens to whoever carries them out, and to their group, at every step of theirs."""
+"""Faults of reloads and of resets; and the table of all faults.
+
+A reload changes the configuration of processes while other faults happen to them. A reset's leader, and its group, meet faults at
+every step.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from random import Random
 
 from inbound.controller.reset_offset import Ref, RefInfo, ResetCommand, ResetSpec, State, To
 from inbound.coordinators.nodes import OPEN
 from inbound.coordinators.paths import CommandPaths, GroupPaths
 from inbound.coordinators.zookeeper import Create, Delete, Op
-from inbound.testing.simulation.dispatch_faults import DISPATCH_KINDS
-from inbound.testing.simulation.faults import KINDS, MOST
-from inbound.testing.simulation.mirror_faults import MIRROR_KINDS
-from inbound.testing.simulation.node_faults import End
-from inbound.testing.simulation.operators import Operator
+from inbound.testing.simulation.channels import CHANNELS, ChannelSpecs, new_spec
+from inbound.testing.simulation.faults import KINDS, TO_ONE, Fault, Going, begin, to_process
+from inbound.testing.simulation.operators import ResetOperator
 from inbound.testing.simulation.plan import Action
-from inbound.testing.simulation.reload_faults import RELOAD_KINDS
 from inbound.testing.simulation.stage import Stage
 from inbound.testing.world import GROUP, Consumer
 from inbound.topic_partition import TopicPartition
 
+#: What is done with a channel that is there.
+CHANGES = ("removed", "removed", "renamed", "options", "options", "kafka", "batch", "client", "topics", "id")
 #: At most so many resets in one run: each stops the group for a while.
 MOST_RESETS = 6
 #: After so many seconds of waiting some resets overtake who does not let go.
@@ -29,11 +33,7 @@ FORCE_AFTER = 2.0
 OTHER_GROUP = "others"
 #: When something may happen to a reset; see `_at_step`.
 STEPS = (State.MAPPED, State.ACQUIRED, State.STOPPING, State.STOPPED, State.MOVING, State.UPDATED, State.STARTING)
-#: To whoever carries the reset out.
-TO_LEADERS = (
-    "kill", "freeze", "cut off", "expire", "disconnect", "lose answers", "drop requests", "stuck write", "slow network",
-)  # fmt: skip
-#: To anybody, and everybody.
+#: What may happen then beside the reset's leader.
 TO_OTHERS = (
     "kill", "freeze", "join", "leave", "restart", "expire", "expire all", "outage", "grow", "retain", "slow callback",
     "cut off", "disconnect", "stuck write", "lag", "cancel", "delete command", "reset", "brokers down",
@@ -41,32 +41,95 @@ TO_OTHERS = (
 )  # fmt: skip
 
 
-def _reset(stage: Stage, action: Action) -> End:
-    """Somebody asks for a reset, and (flag) stays to carry it out."""
-    return _ask(stage, action, GROUP)
+def _reload(stage: Stage, action: Action) -> None:
+    """The configuration of one process, or (flag) of all, names other channels, or the same ones with other settings."""
+    if not stage.further or not stage.staying():
+        return
+    told = stage.pick(stage.staying(), action)
+    wanted = _changed(stage, stage.reloading[told.name].wanted, action)
+    for host in stage.staying() if action.flag else [told]:
+        stage.judge.say(f"the configuration of {host.name} becomes {_told(wanted)}")
+        stage.reloading[host.name].tell(wanted)
+    stage.configuration = wanted  # of processes that join later
 
 
-def _reset_other_group(stage: Stage, action: Action) -> End:
-    """The same of a group that has no consumers."""
+def _bad_reload(stage: Stage, action: Action) -> None:
+    """A process gets a configuration that it cannot use, or (flag) in which one of several changes cannot be started."""
+    if not stage.further or not stage.staying():
+        return
+    told = stage.reloading[stage.pick(stage.staying(), action).name]
+    if not action.flag:
+        stage.judge.say(f"{told.host.name} gets a configuration that it cannot use")
+        told.break_it()
+        return
+    wanted = {name: replace(spec, version=spec.version + 1) for name, spec in told.wanted.items()}
+    group = CHANNELS[action.where % len(stage.further)]
+    bad = _name_of(wanted, group) or group
+    wanted[bad] = replace(wanted.get(bad) or new_spec(stage.plan, group), opens=False)
+    stage.judge.say(f"the configuration of {told.host.name} becomes {_told(wanted)}, of which {bad} cannot be opened")
+    told.tell(wanted)
+
+
+def _changed(stage: Stage, specs: ChannelSpecs, action: Action) -> ChannelSpecs:
+    """Return other specifications: one channel has come, changed or gone."""
+    rng = Random(f"{stage.plan.seed} {action}")
+    group = CHANNELS[action.where % len(stage.further)]
+    name = _name_of(specs, group)
+    others = {other: spec for other, spec in specs.items() if other != name}
+    if name is None:
+        return {**others, group: new_spec(stage.plan, group)}
+    spec = specs[name]
+    match rng.choice(CHANGES):
+        case "removed":
+            return others
+        case "renamed":
+            return {**others, f"{group}-{rng.randrange(100)}": spec}
+        case "options":
+            changed = replace(spec, version=spec.version + 1)
+        case "kafka":
+            changed = replace(spec, kafka=spec.kafka + 1)
+        case "batch":
+            changed = replace(spec, batch=spec.batch % 8 + 1)
+        case "client":
+            clients = ("kafka-python", "confluent-kafka")
+            changed = replace(spec, client=clients[1 - clients.index(spec.client)])
+        case "topics":
+            topics = tuple(topic for topic, _ in stage.plan.setup.topics)
+            changed = replace(spec, topics=topics if spec.topics != topics else topics[:1])
+        case _:
+            changed = replace(spec, fixed=not spec.fixed)
+    return {**others, name: changed}
+
+
+def _name_of(specs: ChannelSpecs, group: str) -> str | None:
+    return next((name for name, spec in specs.items() if spec.group == group), None)
+
+
+def _told(specs: ChannelSpecs) -> str:
+    return ", ".join(f"{name} {spec}" for name, spec in sorted(specs.items())) or "no further channel"
+
+
+# -- resets -------------------------------------------------------------------------------------------------------------
+
+
+def _reset_other_group(stage: Stage, action: Action) -> None:
+    """A reset of a group that has no consumers."""
     tp, paths = stage.partition(action), GroupPaths(OTHER_GROUP)
     if stage.ensemble.tree.get(paths.offsets(tp.topic)) is None:
         folders = (paths.offset(*tp), paths.epoch(*tp), paths.gate(tp.topic), paths.owner(*tp), paths.member("x"))
-        missing: dict[str, None] = {}
-        for path in folders:
-            parts = path.split("/")
-            for depth in range(2, len(parts)):
-                if stage.ensemble.tree.get("/".join(parts[:depth])) is None:
-                    missing["/".join(parts[:depth])] = None
+        split = [path.split("/") for path in folders]
+        above = dict.fromkeys("/".join(parts[:depth]) for parts in split for depth in range(2, len(parts)))
         limits = stage.kafka.log_range(tp)
-        ops: list[Op] = [Create(path) for path in missing]
+        ops: list[Op] = [Create(path) for path in above if stage.ensemble.tree.get(path) is None]
         ops += [Create(paths.offset(*tp), b"%d" % (limits.end if limits else 0)), Create(paths.gate(tp.topic), OPEN)]
-        stage.ensemble.tree.transaction(ops, session=0)
-    return _ask(stage, action, OTHER_GROUP)
+        stage.write_by_hand(*ops)
+    _ask(OTHER_GROUP, stage, action)
 
 
-def _ask(stage: Stage, action: Action, group: str) -> End:
+def _ask(group: str, stage: Stage, action: Action) -> None:
+    """An operator asks for a reset, and (flag) stays to carry it out."""
     if stage.asked >= MOST_RESETS:
-        return None
+        return
     stage.asked += 1
     tp, wall = stage.partition(action), stage.world.clock.wall()
     command = ResetCommand(
@@ -80,7 +143,6 @@ def _ask(stage: Stage, action: Action, group: str) -> End:
     operator = _operator(stage)
     stage.judge.say(f"{operator.name} asks for reset {command.name} of {group}/{tp.topic}: {command.spec}")
     operator.submit(command, lead=action.flag)
-    return None
 
 
 def _spec(stage: Stage, action: Action, tp: TopicPartition, wall: float) -> ResetSpec:
@@ -104,9 +166,9 @@ def _spec(stage: Stage, action: Action, tp: TopicPartition, wall: float) -> Rese
             return ResetSpec(to=To.EARLIEST, partitions=only)
 
 
-def _operator(stage: Stage) -> Operator:
+def _operator(stage: Stage) -> ResetOperator:
     name = f"cli{len(stage.operators) + 1}"
-    operator = Operator(stage.world, name, stage.plan.setup.session, stage.logs, stage.largest, stage.judge.say)
+    operator = ResetOperator(stage.world, name, stage.plan.setup.session, stage.logs, stage.largest, stage.judge.say)
     stage.operators.append(operator)
     stage.scheduler.add(operator)
     return operator
@@ -117,101 +179,50 @@ def _name(stage: Stage, action: Action) -> str | None:
     return names[-1 - action.where % min(2, len(names))] if names else None
 
 
-def _cancel(stage: Stage, action: Action) -> End:
-    """Somebody wants one of the last two resets to end."""
-    name = _name(stage, action)
-    if name is not None:
+def _cancel(stage: Stage, action: Action) -> None:
+    """An operator cancels one of the last two resets."""
+    if (name := _name(stage, action)) is not None:
         _operator(stage).cancel(name)
-    return None
 
 
-def _cancel_late(stage: Stage, action: Action) -> End:
-    """The same, while whoever leads stands still: it takes some steps to ask."""
+def _cancel_late(stage: Stage, action: Action) -> Going:
+    """The same, while the leader is frozen: it takes some steps to ask."""
     _cancel(stage, action)
-    return _hurt(stage, found[0], "freeze", action) if (found := leaders(stage)) else None
+    return _hurt(stage, action, found[0], "freeze") if (found := leaders(stage)) else None
 
 
-def _delete_command(stage: Stage, action: Action) -> End:
-    """Somebody deletes a reset by hand, with all that is in it."""
+def _delete_command(stage: Stage, action: Action) -> None:
+    """An operator deletes a reset's node, with all that is in it."""
     name = _name(stage, action)
     path = f"{CommandPaths.RESETS}/{name}"
     children = stage.ensemble.tree.children(path)
     if name is not None and children is not None:
         stage.judge.resets.deleted(name)
-        ops = [Delete(f"{path}/{child}") for child in children]
-        stage.ensemble.tree.transaction([*ops, Delete(path)], session=0)
-    return None
+        stage.write_by_hand(*(Delete(f"{path}/{child}") for child in children), Delete(path))
 
 
-def leaders(stage: Stage) -> list[Consumer | Operator]:
+def leaders(stage: Stage) -> list[Consumer | ResetOperator]:
     """Return the processes that carry resets out, as the nodes say."""
-    names = []
-    for name in stage.ensemble.tree.children(CommandPaths.RESETS) or ():
-        node = stage.ensemble.tree.get(f"{CommandPaths.RESETS}/{name}/leader")
-        if node is not None:
-            names.append(stage.ensemble.clients_of[node.stat.ephemeral_owner])
-    everybody: list[Consumer | Operator] = [*stage.living(), *(o for o in stage.operators if not o.dead)]
-    return [process for process in everybody if process.name in names]
+    tree = stage.ensemble.tree
+    nodes = [tree.get(f"{CommandPaths.RESETS}/{name}/leader") for name in tree.children(CommandPaths.RESETS) or ()]
+    names = [stage.ensemble.clients_of[node.stat.ephemeral_owner] for node in nodes if node is not None]
+    processes: list[Consumer | ResetOperator] = [*stage.living(), *(o for o in stage.operators if not o.dead)]
+    return [process for process in processes if process.name in names]
 
 
-def _leader(stage: Stage, action: Action) -> End:
-    """Something happens to whoever carries a reset out."""
-    found = leaders(stage)
-    if not found:
+def _leader(stage: Stage, action: Action) -> Going:
+    """Something happens to the leader of a reset."""
+    if not (found := leaders(stage)):
         return None
-    leader = found[action.where % len(found)]
-    return _hurt(stage, leader, TO_LEADERS[action.who % len(TO_LEADERS)], action)
+    return _hurt(stage, action, found[action.where % len(found)], TO_ONE[action.who % len(TO_ONE)])
 
 
-def _hurt(stage: Stage, victim: Consumer | Operator, what: str, action: Action) -> End:
-    name, ensemble, delays = victim.name, stage.ensemble, stage.scheduler.delays
-    stage.judge.say(f"-- {what} {name}, which leads")
-    match what:
-        case "kill":
-            victim.dead = True
-            ensemble.freeze(name)
-        case "freeze" if not victim.paused:
-            victim.paused = True
-            ensemble.freeze(name)
-
-            def thaw() -> None:
-                if not victim.dead:
-                    victim.paused = False
-                    ensemble.thaw(name)
-
-            return thaw
-        case "cut off":
-            ensemble.cut_off(name)
-            return lambda: ensemble.heal(name)
-        case "expire":
-            if isinstance(victim, Consumer):
-                stage.expire([victim])
-            else:
-                ensemble.expire_session(name)
-        case "disconnect":
-            ensemble.disconnect(name, executed=action.where % 3, late=action.flag)
-        case "lose answers":
-            ensemble.lose_answers(name, action.size)
-            return lambda: ensemble.answer_again(name)
-        case "drop requests":
-            ensemble.drop_requests(name, action.size, late=action.flag)
-            return lambda: ensemble.answer_again(name)
-        case "stuck write":
-            ensemble.stick(name, f"transaction at {CommandPaths.RESETS}")
-            return lambda: ensemble.answer_again(name)
-        case "slow network":
-            key = (name, ("execute", "answer", "watch")[action.where % 3])
-            delays[key] = action.seconds
-
-            def quick() -> None:
-                delays.pop(key, None)
-                stage.scheduler.hurry(key)
-
-            return quick
-    return None
+def _hurt(stage: Stage, action: Action, leader: Consumer | ResetOperator, what: str) -> Going:
+    stage.judge.say(f"-- {what} {leader.name}, which leads")
+    return to_process(what, stage, action, leader, leads=True)
 
 
-def _at_step(stage: Stage, action: Action) -> End:
+def _at_step(stage: Stage, action: Action) -> None:
     """When a reset next comes to a certain step, something happens: to its leader, or (flag) to others."""
     state = STEPS[action.where % len(STEPS)]
     drawn = action.who + 12 * (round(action.seconds * 1000) % 2)  # there are more than a plan can name by `who`
@@ -220,34 +231,20 @@ def _at_step(stage: Stage, action: Action) -> End:
     def happen() -> None:
         if not stage.scheduler.calm and stage.living() and stage.partitions():
             stage.judge.say(f"-- {what}, as a reset was {state.value}")
-            stage.lasts(EVERY_KIND[what](stage, replace(action, flag=action.size % 2 == 0)), action.seconds)
+            stage.lasts(begin(EVERY_KIND[what](stage, replace(action, flag=action.size % 2 == 0))), action.seconds)
 
-    stage.at_step.append((state, partial(stage.scheduler.at_next, (action.size - 1) * 0.003, happen)))
-    return None
-
-
-def _crowd(stage: Stage, action: Action) -> End:
-    """Two join at once."""
-    for _ in range(2):
-        if len(stage.living()) < MOST:
-            stage.join()
-    return None
+    stage.judge.resets.when(state, partial(stage.scheduler.at_next, (action.size - 1) * 0.003, happen))
 
 
-RESET_KINDS: Mapping[str, Callable[[Stage, Action], End]] = {
-    "reset": _reset,
+EVERY_KIND: Mapping[str, Fault] = {
+    **KINDS,
+    "reload": _reload,
+    "bad reload": _bad_reload,
+    "reset": partial(_ask, GROUP),
     "reset other group": _reset_other_group,
     "cancel": _cancel,
     "cancel late": _cancel_late,
     "delete command": _delete_command,
     "leader": _leader,
     "at step": _at_step,
-    "crowd": _crowd,
-}
-EVERY_KIND: Mapping[str, Callable[[Stage, Action], End]] = {
-    **KINDS,
-    **RESET_KINDS,
-    **RELOAD_KINDS,
-    **DISPATCH_KINDS,
-    **MIRROR_KINDS,
 }

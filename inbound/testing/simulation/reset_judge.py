@@ -1,37 +1,37 @@
 """What must hold of resets at every step, judged from the nodes: a part of `Judge`.
 
-A reset moves each of its partitions once, from the exact last offset to where its specification says, while nobody owns any
-and its gate is closed; the gate opens when all are moved, or none is and none will be.
+A reset moves each of its partitions once, from the exact last offset to where its specification says, while none has an
+owner and its gate is closed; the gate opens when all are moved, or none is and none will be.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from inbound.controller.reset_offset.command import decode, decode_targets
-from inbound.controller.reset_offset.commands import ResetCommand
-from inbound.controller.reset_offset.model import To
+from inbound.controller.reset_offset.command import ResetCommand, decode, decode_targets
+from inbound.controller.reset_offset.model import CLOSED, FINISHED, State, To
 from inbound.controller.reset_offset.moves import CLAIMANT
-from inbound.controller.reset_offset.states import CLOSED, FINISHED, State
-from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch
+from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch, decode_offset
 from inbound.coordinators.paths import CommandPaths, GroupPaths
-from inbound.testing.scene import Scene
+from inbound.testing.simulation.witness import Scene
 from inbound.testing.zookeeper_tree import Commit, Snapshot
 from inbound.topic_partition import TopicPartition
 
 _COMMANDS = f"{CommandPaths.RESETS}/"
 _GROUPS = f"{GroupPaths.GROUPS}/"
 
-#: When something will happen of which nobody knows.
+#: A time that has not come yet.
 NOT_YET = float("inf")
 
 Ranges = dict[TopicPartition, tuple[int, int]]
+T = TypeVar("T")
 
 
 @dataclass
-class _Command:
+class _JudgedCommand:
     state: State | None = None
     deleted: bool = False  # by hand
     targets: dict[int, tuple[int | None, int]] = field(default_factory=dict)
@@ -44,10 +44,10 @@ class _Command:
 
 @dataclass(frozen=True)
 class ByReset:
-    """An epoch that a reset has made, and what it explains."""
+    """An epoch that a reset has made, and the redeliveries that it explains."""
 
     epoch: int
-    note: ResetNote | None  # the move; None: it has only taken the partition from whoever held it
+    note: ResetNote | None  # the move; None: it has only fenced the owner
     overtaken: str | None  # the process whose owner node it has deleted
 
     def explains(self, offset: int, consumer: str) -> bool:
@@ -58,13 +58,13 @@ class ByReset:
 
 
 class ResetJudge:
-    """Hears of every transaction, before `Judge` looks at what it did to the partitions."""
+    """Judges every transaction, before `Judge` looks at the partitions that it changed."""
 
     def __init__(self, world: Scene, violated: Callable[[str], None], say: Callable[[str], None]) -> None:
         self._world = world
         self._violated = violated
         self._say = say
-        self._commands: dict[str, _Command] = {}
+        self._commands: dict[str, _JudgedCommand] = {}
         self._gates: dict[str, bytes] = {}
         #: When each gate was closed, and opened again: at no time yet, where it is closed.
         self._closures: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -72,8 +72,8 @@ class ResetJudge:
         self.moves: set[tuple[TopicPartition, int | None, int]] = set()
         #: Where the group was when something of it was committed last, and where the last move has brought it.
         self._since: dict[TopicPartition, tuple[int | None, int]] = {}
-        #: Told of each step: name, state.
-        self.on_state: Callable[[str, State], None] = lambda name, state: None
+        #: What happens when a reset next comes to a state.
+        self._due: dict[State, list[Callable[[], None]]] = defaultdict(list)
         #: Moved by the transaction that is being looked at.
         self.notes: dict[TopicPartition, ResetNote] = {}
 
@@ -96,7 +96,7 @@ class ResetJudge:
         return [path for path, data in self._gates.items() if data != OPEN]
 
     def waited(self, tp: TopicPartition, began: float, patience: float) -> bool:
-        """Whether a gate was closed for so long while a batch was in hand that was handed out then.
+        """Whether a gate was closed for so long while a batch delivered at `began` was in its callback.
 
         Its partition is released later than that where its nodes are refused, maybe when the gate is open again.
         """
@@ -105,7 +105,7 @@ class ResetJudge:
         return any(began <= opened and closed + patience <= min(opened, now) for closed, opened in closures)
 
     def deleted(self, name: str) -> None:
-        """Somebody deletes a command by hand."""
+        """An operator deletes a command."""
         self._commands[name].deleted = True
 
     def cut(self, tp: TopicPartition, end: int) -> None:
@@ -113,6 +113,10 @@ class ResetJudge:
         for known in self._commands.values():
             least, most = known.ends.get(tp, (end, end))
             known.ends[tp] = min(least, end), max(most, self._world.kafka.end(tp))
+
+    def when(self, state: State, then: Callable[[], None]) -> None:
+        """Have something happen when a reset next comes to a state."""
+        self._due[state].append(then)
 
     # -- transactions --------------------------------------------------------------------------------------------------
 
@@ -133,7 +137,7 @@ class ResetJudge:
             if family == "gates" and len(where) == 1:
                 self._gate_changed(path, commit.after, by_hand=commit.session == 0)
             elif family == "epochs" and len(where) == 2 and where[1].isdigit():
-                tp, info = TopicPartition(where[0], int(where[1])), _epoch(path, commit.after)
+                tp, info = TopicPartition(where[0], int(where[1])), epoch_in(path, commit.after)
                 if info is None or info.consumer != CLAIMANT:
                     continue
                 ours = GroupPaths(group).root == self._world.paths.root
@@ -143,7 +147,8 @@ class ResetJudge:
                     self._moved(group, tp, info.reset, commit, ours)
         for name, state in states:
             self._check_state(name, state, commit.after)
-            self.on_state(name, state)
+            for then in self._due.pop(state, ()):
+                then()
         return by_reset
 
     def exact(self, tp: TopicPartition, note: ResetNote, commit: int | None) -> None:
@@ -165,7 +170,7 @@ class ResetJudge:
 
     def _command_changed(self, path: str, after: Snapshot) -> list[tuple[str, State]]:
         name, node = path[len(_COMMANDS) :], after.get(path)
-        known = self._commands.setdefault(name, _Command())
+        known = self._commands.setdefault(name, _JudgedCommand())
         if node is None:
             if not known.deleted:
                 self._violated(f"reset {name} is deleted")
@@ -205,7 +210,7 @@ class ResetJudge:
         elif state in (State.CANCELLING, State.CANCELLED, State.REFUSING, State.REFUSED) and known.moved:
             self._violated(f"reset {name} is {state.value}, and has moved {sorted(known.moved)}")
 
-    def _check_targets(self, command: ResetCommand, known: _Command, after: Snapshot) -> None:
+    def _check_targets(self, command: ResetCommand, known: _JudgedCommand, after: Snapshot) -> None:
         """The targets are known: they are where the specification says, by the logs as they were since the gate closed."""
         assert command.info is not None
         known.targets = {}
@@ -326,10 +331,33 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _epoch(path: str, after: Snapshot) -> EpochInfo | None:
+def epoch_in(path: str, after: Snapshot) -> EpochInfo | None:
+    """Return what an epoch node holds; None: it is missing, or cannot be read."""
+    return _decoded(decode_epoch, path, after)
+
+
+def changed_nodes(commit: Commit, paths: GroupPaths) -> Iterator[tuple[str, str, TopicPartition]]:
+    """Yield each owner, offset and epoch node of a group that a transaction changed: its family, path and partition."""
+    root = f"{paths.root}/"
+    for kind, path in commit.changed:
+        family, _, rest = path.removeprefix(root).partition("/")
+        topic, _, number = rest.rpartition("/")
+        known = kind == "data" and path.startswith(root) and family in ("owners", "offsets", "epochs")
+        if known and topic and number.isdigit():
+            yield family, path, TopicPartition(topic, int(number))
+
+
+def changed_offsets(commit: Commit, paths: GroupPaths) -> Iterator[tuple[TopicPartition, int]]:
+    """Yield the offsets of the group that a transaction wrote; nodes that hold none are left out."""
+    for family, path, tp in changed_nodes(commit, paths):
+        if family == "offsets" and (offset := _decoded(decode_offset, path, commit.after)) is not None:
+            yield tp, offset
+
+
+def _decoded(decode: Callable[[str, bytes], T | None], path: str, after: Snapshot) -> T | None:
     node = after.get(path)
     try:
-        return None if node is None else decode_epoch(path, node.data)
+        return None if node is None else decode(path, node.data)
     except BadNodeError:
         return None
 

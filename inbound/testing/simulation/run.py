@@ -11,26 +11,26 @@ from functools import partial
 
 from inbound.coordinators.base import ZkCoordinator
 from inbound.processors.base import BatchEventProcessor
-from inbound.processors.dispatch.retry import LONGEST_ENDLESS_WAIT
-from inbound.testing.proofs import proofs_of
+from inbound.processors.dispatch.attempts import LONGEST_ENDLESS_WAIT
+from inbound.testing.kafka import FakeKafka
+from inbound.testing.simulation.faults import REFUSALS, begin
 from inbound.testing.simulation.judge import AWARE
 from inbound.testing.simulation.mirrors import SETTLED
-from inbound.testing.simulation.node_faults import REFUSALS
 from inbound.testing.simulation.plan import Action, Plan
-from inbound.testing.simulation.probes import PROBE, Probes
-from inbound.testing.simulation.requests import Requests
 from inbound.testing.simulation.reset_faults import EVERY_KIND
+from inbound.testing.simulation.resting_group import PROBE, Probes, Requests
 from inbound.testing.simulation.stage import Stage
+from inbound.testing.simulation.witness import Witness
 from inbound.topic_partition import TopicPartition
 
 #: A partition is read again so long after the fault's end: the session, and this. Seconds of virtual time.
 GRACE = 1.0
-#: And so much later everybody has an even share.
+#: And so much later every member has an even share.
 BALANCED = 4.0
 #: A reset that is under way when the faults end lets its group go on so much later than else, for each that was asked for;
-#: and so much later it has ended: also (second) where nobody takes a partition that had an owner, as its member is gone.
+#: and so much later it has ended: also (second) where no member takes a partition that had an owner, as that is gone.
 RESET, ENDED, ENDED_WITHOUT = 4.0, 12.0, 40.0
-#: Who was refused a node tries it again after as long as it was refused, and so much; but after the second at the latest.
+#: A member that was refused a node retries after as long as it was refused, and so much; but after the second at the latest.
 TRIED, TRIED_AT_LEAST = 6.0, 61.0
 #: Of those faults that last so long, some end only when all else is well: what they do not concern goes on beside them.
 LONG = 3.0
@@ -40,7 +40,7 @@ LONGEST = 8.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run."""
+    """The result of a run."""
 
     plan: Plan
     violations: tuple[str, ...]
@@ -48,7 +48,7 @@ class Outcome:
     steps: int
     handed_out: int
     repeated: int
-    #: Where the proof from the ledgers says something else than the witness saw; looked at where nothing is violated.
+    #: What a witness disagrees with; it is asked where nothing is violated.
     disagreements: tuple[str, ...] = ()
     #: How often each kind of action met a partition in each state: see `stage.STATES`.
     met: Mapping[tuple[str, str], int] = field(default_factory=dict, repr=False)
@@ -60,7 +60,7 @@ class Outcome:
 
     @property
     def why(self) -> str:
-        """What a run that failed failed for."""
+        """Why a run failed."""
         return (
             self.violations[0]
             if self.violations
@@ -68,22 +68,20 @@ class Outcome:
         )
 
 
-class Run:
+class SimulatedRun:
     """What happens on a stage, and when: everything is planned as a timer beforehand."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self._traffic = random.Random(f"{stage.plan.seed} traffic")
-        self._ends: list[Callable[[], None]] = []
         self._long_ends: list[Callable[[], None]] = []
-        self._all_right = False  # no node is refused any more, and nobody waits for that
+        self._all_right = False  # no node is refused any more, and no member backs off for that
         self._requests = Requests(stage)
         self._unread: list[TopicPartition] = []
         self._calm_from = 0.0
         self._met: Counter[tuple[str, str]] = Counter()
         self._disagreements: list[str] = []
         self._probes: Probes | None = None
-        stage.lasts = self._lasts
 
     def play(self) -> Outcome:
         """Carry the plan out."""
@@ -96,7 +94,7 @@ class Run:
             self.stage.scheduler.at(at, partial(self._act, action, number))
         self.stage.scheduler.at(clock.now() + 1.0, self._publish)
         if plan.seed % 2:
-            at = longest  # each fault ends by itself; else the storm's end cuts them short
+            at = longest  # each fault ends in its time; else the storm's end cuts them short
         refused_until = at + 0.2
         self.stage.scheduler.at(at + 0.2, self._storm_over)
         stormed = at - begins
@@ -156,18 +154,17 @@ class Run:
         )
 
     def _look(self) -> None:
-        """Compare in the midst of all."""
+        """Compare amid the faults."""
         self.stage.judge.say("-- a proof is made")
         self._compare(midst=True)
 
     def _compare(self, *, midst: bool = False) -> None:
-        """Note where a proof of now and the witness differ."""
+        """Note what the witnesses disagree with."""
         if self.stage.judge.violations:
             return
         where = f"at {self.stage.world.clock.now():.3f}, " if midst else ""
         for judge in self.stage.judges():
-            owners, proofs = judge.owners(), proofs_of(judge.world)
-            found = judge.witness.disagreements(proofs, owners.get, midst=midst)
+            found = judge.witness.compare(judge.world, judge.owners().get, midst=midst)
             self._disagreements += [f"{where}{judge.of}{what}" for what in found]
 
     def _begin(self, probe: str) -> None:
@@ -190,21 +187,15 @@ class Run:
         if not self.stage.partitions():
             return  # the only topic is deleted for now, and most actions are about a partition
         self._met.update((action.kind, state) for state in self.stage.states())
-        end = EVERY_KIND[action.kind](self.stage, action)
+        end = begin(EVERY_KIND[action.kind](self.stage, action))
         if end is not None and self._lasts_long(action):
             self._long_ends.append(end)
         else:
-            self._lasts(end, action.seconds)
+            self.stage.lasts(end, action.seconds)
 
     def _lasts_long(self, action: Action) -> bool:
         """Whether it ends when all else is well. A reset waits for every partition of its topic."""
         return action.kind in REFUSALS and action.seconds > LONG and not self.stage.plan.setup.resets
-
-    def _lasts(self, end: Callable[[], None] | None, seconds: float) -> None:
-        if end is not None:
-            ending = _Once(end)
-            self._ends.append(ending)
-            self.stage.scheduler.at(self.stage.world.clock.now() + seconds, ending)
 
     def _publish(self) -> None:
         if self.stage.scheduler.calm:
@@ -217,7 +208,7 @@ class Run:
         self.stage.scheduler.at(self.stage.world.clock.now() + soon, self._publish)
 
     def _storm_over(self) -> None:
-        for end in self._ends:
+        for end in self.stage.ends:
             end()
         self.stage.be_calm()
         self.stage.judge.calm()
@@ -230,10 +221,10 @@ class Run:
                 self.stage.kill(consumer)
             seen.add(consumer.consumer_id)
         if not any(self.stage.kinds[c.name] == "dynamic" for c in self.stage.staying()):
-            self.stage.join()  # somebody who takes what the others leave
+            self.stage.join()  # a member that takes what the others leave
         self.stage.judge.say("-- the storm is over")
         self._calm_from = self.stage.world.clock.now()
-        # Not at once: until then, somebody who does not know yet what was done to it may hand out.
+        # Not at once: until then, a process that does not know yet what was done to it may deliver.
         self.stage.scheduler.at(self._calm_from + AWARE, self._publish_everywhere)
         for tp in self.stage.partitions():
             known = not self.stage.plan.setup.latest or self.stage.judge.commit_of(tp) is not None
@@ -258,7 +249,7 @@ class Run:
 
     def _check_read(self) -> None:
         if any(c.controller.fatal for c in self.stage.living()):
-            return  # of two with one id, the one that came back too late: it takes whoever restarts it to go on
+            return  # of two with one id, the one that came back too late: it goes on when it is restarted
         unread = [
             str(tp)
             for tp in self._unread
@@ -308,22 +299,11 @@ class Run:
             database.check()
 
 
-class _Once:
-    """Ends a fault, once: when its time is over or when the storm is, whichever is first."""
-
-    def __init__(self, end: Callable[[], None]) -> None:
-        self._end: Callable[[], None] | None = end
-
-    def __call__(self) -> None:
-        end, self._end = self._end, None
-        if end is not None:
-            end()
-
-
 def play(
     plan: Plan,
     processor: Callable[[], BatchEventProcessor] | None = None,
     coordinator: Callable[[], ZkCoordinator] | None = None,
+    witness: Callable[[FakeKafka], Witness] = Witness,
 ) -> Outcome:
-    """Carry a plan out on a stage of its own."""
-    return Run(Stage(plan, processor, coordinator)).play()
+    """Carry a plan out on a stage of its own. `witness` makes an observer of each group."""
+    return SimulatedRun(Stage(plan, processor, coordinator, witness)).play()

@@ -11,17 +11,23 @@ import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from inbound.channel.async_worker import AsyncWorker, LoopWakeup
 from inbound.channel.reader import MAX_POLL, Reader
 from inbound.channel.worker import Worker
-from inbound.driver import Part, Wakeup
-from inbound.testing.event_loop import FakeLoop, inside_a_loop
-from inbound.testing.kafka import ClientError, FakeLogClient
-from inbound.testing.scene import Member
+from inbound.runtime.driver import Part, Wakeup
+from inbound.testing.clock import FakeLoop, inside_a_loop
+from inbound.testing.kafka import ClientError
+from inbound.testing.simulation.witness import GroupMember
 from inbound.testing.world import World
-from inbound.testing.zookeeper import Delivery
+from inbound.testing.zookeeper import Arrival
+
+if TYPE_CHECKING:
+    from inbound.testing.simulation.channels import SteppedThreads
+    from inbound.testing.simulation.operators import ResetOperator
+    from inbound.testing.world import Consumer
 
 #: Work takes time: a part that wants to go on at once does so after up to so many seconds.
 STEP = 0.01
@@ -35,37 +41,15 @@ PREEMPTIONS = (1, 2, 4, 8)
 MAX_DEPTH = 6
 
 
-class Process(Protocol):
-    """A consumer, a further channel of one, or an operator's command."""
-
-    @property
-    def name(self) -> str:
-        """Of its client of ZooKeeper."""
-
-    @property
-    def paused(self) -> bool:
-        """Whether it is stopped for a while (SIGSTOP)."""
-
-    @property
-    def dead(self) -> bool:
-        """Whether it has ended."""
-
-    @property
-    def parts(self) -> list[Part]: ...
-
-    @property
-    def wakeups(self) -> list[Wakeup]:
-        """Of the parts, in their order."""
-
-    @property
-    def log_clients(self) -> list[FakeLogClient]: ...
+#: A consumer process, what runs beside its first channel, or an operator's command.
+SteppedProcess: TypeAlias = "Consumer | SteppedThreads | ResetOperator"
 
 
 @dataclass(eq=False)
 class Actor:
     """One part of one process, and when it wants its next turn."""
 
-    consumer: Process
+    consumer: SteppedProcess
     part: Part
     wakeup: Wakeup
     due: float = 0.0
@@ -75,65 +59,69 @@ class Actor:
 class Scheduler:
     """Owns the order of events of a `World`."""
 
-    def __init__(self, world: World, seed: str) -> None:
+    def __init__(self, world: World, seed: str, violated: Callable[[], bool], *, preempted: float = 0.0) -> None:
+        """Once something is `violated`, or a part has failed, nothing more happens."""
         self.world = world
         self.clock = world.clock
         self.failure: BaseException | None = None  # raised by a part: a defect
-        self.halted: Callable[[], bool] = lambda: False
+        self._violated = violated
         #: Random order and latencies; else always the first of what can happen, after no time.
         self.shuffled = True
         #: Callbacks take no time any more.
         self.calm = False
         #: How often another thread of a process goes on first, where one may be stopped: of 1.
-        self.preempted = 0.0
+        self._preempted = preempted
         #: (client, kind) whose messages are slower, and by how many seconds at most.
         self.delays: dict[tuple[str, str], float] = {}
         self.steps = 0
         self._rng = random.Random(seed)
         self._actors: list[Actor] = []
-        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._timers: list[tuple[float, int, Callable[[], object]]] = []
         self._count = itertools.count()
         self._arrivals: dict[tuple[str, str], float] = {}
         self._depth = 0
         self._preempting = False
 
+    def _halted(self) -> bool:
+        return self.failure is not None or self._violated()
+
     def reseed(self, seed: str) -> None:
         """Draw from another stream, so that what was before doesn't change what comes."""
         self._rng = random.Random(seed)
 
-    def add(self, consumer: Process) -> None:
+    def add(self, consumer: SteppedProcess) -> None:
         """Take a process on."""
         self._actors = [a for a in self._actors if not a.consumer.dead]
         for part, wakeup in zip(consumer.parts, consumer.wakeups, strict=True):
             self._actors.append(Actor(consumer, part, wakeup, due=self.clock.now()))
 
-    def at(self, time: float, action: Callable[[], None]) -> None:
+    def at(self, time: float, action: Callable[[], object]) -> None:
         """Do something at a time."""
         heapq.heappush(self._timers, (time, next(self._count), action))
 
-    def at_next(self, seconds: float, action: Callable[[], None]) -> None:
+    def at_next(self, seconds: float, action: Callable[[], object]) -> None:
         """Do something so many seconds from now, and never inside what happens now."""
         self.at(self.clock.now() + seconds, action)
 
     def hurry(self, key: tuple[str, str]) -> None:
-        """Let what is on its way arrive within the usual time."""
+        """Let messages in flight arrive within the usual time."""
         if key in self._arrivals:
             self._arrivals[key] = min(self._arrivals[key], self.clock.now() + LATENCY)
 
     def run(self, until: float) -> None:
         """Let everything happen until a time."""
-        while self.clock.now() < until and not self.halted():
+        while self.clock.now() < until and not self._halted():
             if not self._act():
                 self._pass_time(until)
 
-    def spend(self, consumer: Member, seconds: float) -> None:
-        """Let time pass inside a callback of `consumer`; everybody else goes on."""
+    def spend(self, consumer: GroupMember, seconds: float) -> None:
+        """Let time pass inside a callback of `consumer`; all others go on."""
         if self._depth >= MAX_DEPTH or self._preempting:
             return
         end = self.clock.now() + seconds
         self._depth += 1
         try:
-            while not (self.halted() or consumer.dead):
+            while not (self._halted() or consumer.dead):
                 over = self.clock.now() >= end or self.calm
                 if over and not consumer.paused:
                     return
@@ -142,9 +130,9 @@ class Scheduler:
         finally:
             self._depth -= 1
 
-    def preempt(self, process: Process) -> None:
+    def preempt(self, process: SteppedProcess) -> None:
         """A thread of `process` may be stopped here: at times some steps of its other threads come first. No time passes."""
-        if self._preempting or not self.shuffled or self._rng.random() >= self.preempted or self.halted():
+        if self._preempting or not self.shuffled or self._rng.random() >= self._preempted or self._halted():
             return
         self._preempting = True
         try:
@@ -156,9 +144,9 @@ class Scheduler:
 
     # -- one thing -----------------------------------------------------------------------------------------------------
 
-    def _act(self, only: Process | None = None) -> bool:
+    def _act(self, only: SteppedProcess | None = None) -> bool:
         now = self.clock.now()
-        things: list[Actor | Delivery] = []
+        things: list[Actor | Arrival] = []
         for actor in self._actors:
             consumer = actor.consumer
             if consumer.dead or consumer.paused or actor.busy or only not in (None, consumer):
@@ -185,7 +173,7 @@ class Scheduler:
             self.world.ensemble.step(thing)
         return True
 
-    def _deliveries(self, now: float) -> list[Delivery]:
+    def _deliveries(self, now: float) -> list[Arrival]:
         arrived = []
         present = {}
         for client in self.world.ensemble.clients.values():
@@ -199,7 +187,7 @@ class Scheduler:
                     at = now + self._latency(key)
                 present[key] = at
                 if at <= now:
-                    arrived.append(Delivery(*key))
+                    arrived.append(Arrival(*key))
         self._arrivals = present
         return arrived
 
@@ -223,7 +211,7 @@ class Scheduler:
         except KeyboardInterrupt:
             raise  # the player stops it; no part has failed
         except ClientError:
-            due = self.clock.now() + 1.0  # as `inbound.driver` does
+            due = self.clock.now() + 1.0  # as `inbound.runtime.driver` does
         except BaseException as error:
             self.failure = self.failure or error
             due = None
@@ -262,3 +250,44 @@ class Scheduler:
             ensemble.expire_silent()
         while self._timers and self._timers[0][0] <= self.clock.now():
             heapq.heappop(self._timers)[2]()
+
+
+class _PreemptedLock:
+    """In the place of one of a process's locks. One thread plays all, so it need not lock; `held` are those of the process."""
+
+    def __init__(self, held: list[_PreemptedLock], released: Callable[[], None]) -> None:
+        self._held = held
+        self._released = released
+
+    def __enter__(self) -> None:
+        self._held.append(self)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._held.pop()
+        if not self._held and kind is None:
+            self._released()
+
+
+def make_preemptible(consumer: Consumer, preempt: Callable[[], None]) -> None:
+    """Have `preempt` called wherever another thread of the process may go on first."""
+    channel, held = consumer.channel, list[_PreemptedLock]()
+    owners: list[Any] = [
+        channel.parts.schedule,
+        channel.parts.committer,
+        channel.reader,
+        consumer.tasks,
+        consumer.ledger,
+    ]
+    for owner in owners:
+        assert hasattr(owner, "_lock")
+        owner._lock = _PreemptedLock(held, preempt)
+    zk: Any = consumer.zk
+    send = zk._send
+
+    def sending(*arguments: Any) -> Any:
+        call = send(*arguments)
+        if not held:
+            preempt()
+        return call
+
+    zk._send = sending

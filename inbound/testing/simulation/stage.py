@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 from zlib import crc32
 
-from inbound.channel.partition import Partition, Place
-from inbound.controller.reset_offset import ResetController, State
+from inbound.controller.reset_offset import ResetController
 from inbound.coordinators.base import ZkCoordinator
 from inbound.coordinators.nodes import MemberInfo, decode_member
-from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES, Call
+from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES, Call, Op
 from inbound.errors import BrokerUnavailableError
 from inbound.ledger.memory import Recorded
-from inbound.mirroring import LAST
+from inbound.mirror.mirror import LAST
+from inbound.partition.partition import Partition, Place
 from inbound.processors.base import BatchEventProcessor, no_topics
 from inbound.processors.batch import Record
-from inbound.proof.model import LeftOutKind
-from inbound.testing.event_loop import FakeLoop
-from inbound.testing.kafka import ID_FORMS
+from inbound.testing.clock import FakeLoop
+from inbound.testing.kafka import ID_FORMS, FakeKafka
 from inbound.testing.simulation.channels import CHANNELS, Further, Reloading, begun, is_behind
-from inbound.testing.simulation.databases import Database, Owning, OwningLater
-from inbound.testing.simulation.dispatching import Receivers
 from inbound.testing.simulation.judge import Judge
 from inbound.testing.simulation.mirrors import Mirrors
-from inbound.testing.simulation.observed import Moody, MoodyLater, Steady, observing
-from inbound.testing.simulation.operators import Operator
+from inbound.testing.simulation.observed_processors import (
+    Database,
+    Moody,
+    MoodyLater,
+    Owning,
+    OwningLater,
+    Steady,
+    observing,
+)
+from inbound.testing.simulation.operators import ResetOperator
 from inbound.testing.simulation.plan import Action, Plan
-from inbound.testing.simulation.preemption import make_preemptible
-from inbound.testing.simulation.scheduler import Scheduler
-from inbound.testing.simulation.shares import Rights, make, wrong_shares
+from inbound.testing.simulation.resting_group import RankedMember, make, wrong_shares
+from inbound.testing.simulation.scheduler import Scheduler, make_preemptible
+from inbound.testing.simulation.subscribers import Heard, Receivers
+from inbound.testing.simulation.witness import Witness
 from inbound.testing.topic_logs import FakeTopicLogs
 from inbound.testing.world import GROUP, Consumer, World
 from inbound.topic_partition import TopicPartition
@@ -45,8 +52,6 @@ ON_ERROR = {
 MOST_WATCHES = 2
 #: After so many seconds without a record moody processors are asked what to do.
 IDLE = 2.0
-#: What a proof calls them then.
-LEFT_OUT_BY: Mapping[str, LeftOutKind] = {"skip": "given-up", "dead-letter": "dead-lettered"}
 #: What a partition can be in when something happens to it.
 STATES = (
     "unowned", "starting", "idle", "due", "uncommitted", "resting", "paused", "held", "problem", "in a callback", "settling",
@@ -84,18 +89,18 @@ class Stage:
         plan: Plan,
         processor: Callable[[], BatchEventProcessor] | None = None,
         coordinator: Callable[[], ZkCoordinator] | None = None,
+        witness: Callable[[FakeKafka], Witness] = Witness,
     ) -> None:
         setup = plan.setup
         self.plan = plan
         self.world = World(seed=plan.seed, session_timeout=setup.session)
         self.kafka, self.ensemble, self.paths = self.world.kafka, self.world.ensemble, self.world.paths
-        self.scheduler = Scheduler(self.world, f"{plan.seed} start")
-        self.scheduler.preempted = setup.preempted
-        self.judge = Judge(self.world, latest=setup.latest)
-        self.judge.window = setup.window
-        self.judge.witness.gives_up = LEFT_OUT_BY.get(setup.gives_up)
-        self.scheduler.halted = lambda: bool(self.judge.violations) or self.scheduler.failure is not None
-        #: Topics that were deleted and created anew, and partitions that were added: that is noticed when the brokers are
+        self.make_witness = witness
+        self.judge = Judge(self.world, setup, witness=witness)
+        self.scheduler = Scheduler(
+            self.world, f"{plan.seed} start", lambda: bool(self.judge.violations), preempted=setup.preempted
+        )
+        #: Topics that were recreated, and partitions that were added: processes notice that when the brokers are
         #: asked for topics, which is every few seconds.
         self.recreated: set[str] = set()
         self.added: set[TopicPartition] = set()
@@ -103,12 +108,12 @@ class Stage:
         self.slow: dict[str, float] = {}
         #: What resets ask the brokers with, and who has asked for some.
         self.logs = FakeTopicLogs(self.kafka)
-        self.operators: list[Operator] = []
+        self.operators: list[ResetOperator] = []
         self.asked = 0
         self.largest = 0 if setup.chunked else MAX_TRANSACTION_BYTES  # of a transaction that could be several
-        #: Whom events are posted to.
+        #: The subscriber and other receivers of events.
         self.receivers = Receivers(self) if setup.dispatch is not None else None
-        #: What offsets are mirrored to.
+        #: The Kafka groups that offsets are mirrored to.
         self.mirrors = Mirrors(self) if setup.mirror else None
         #: Groups of further channels, by name; what each process is to run of them at its start, and what each runs.
         self.further = {name: Further(self, name) for name in CHANNELS[: setup.channels]}
@@ -116,18 +121,10 @@ class Stage:
         #: Where processors keep results and offsets, by group.
         judges = {GROUP: self.judge, **{name: group.judge for name, group in self.further.items()}}
         self.databases = {name: Database(judge, self.kafka) for name, judge in judges.items()}
-        for judge in judges.values():
-            judge.patience = setup.patience
         self.reloading: dict[str, Reloading] = {}
-        #: What happens when a reset next comes to a state.
-        self.at_step: list[tuple[State, Callable[[], None]]] = []
-        self.judge.resets.on_state = self._reset_came_to
-        self.judge.may_give_up = self._may_give_up
-        #: What was sent to the dead letters, and whether nothing more can be.
-        self.dead_letters: set[tuple[TopicPartition, int]] = set()
         self.dead_letters_fail = False
-        #: Has a fault end after so many seconds, or with the storm.
-        self.lasts: Callable[[Callable[[], None] | None, float], None] = lambda end, seconds: None
+        #: What ends the faults that go on.
+        self.ends: list[Callable[[], None]] = []
         self._make_processor = processor
         self.make_coordinator = coordinator
         self._joined = 0
@@ -157,8 +154,8 @@ class Stage:
         return [c for c in self.world.consumers.values() if not c.dead]
 
     def staying(self) -> list[Consumer]:
-        """Return those that live, and are not on their way out."""
-        return [c for c in self.living() if not c.channel.parts.service.stopping.is_set()]
+        """Return those that live, and are not leaving."""
+        return [c for c in self.living() if not c.stopping]
 
     def pick(self, consumers: Sequence[Consumer], action: Action) -> Consumer:
         """Return the process that an action is about."""
@@ -193,7 +190,7 @@ class Stage:
             shutdown_timeout=setup.patience,
             reader={"max_batch_records": setup.batch},
             max_uncommitted_records=setup.window,
-            dead_letters=self._dead_letter,
+            dead_letters=partial(self.dead_letter, self.judge),
             degrade=setup.degrade,
             options=self.receivers.options if self.receivers is not None else None,
             connect_mirror=self.mirrors.connect(name) if self.mirrors is not None else None,
@@ -202,7 +199,7 @@ class Stage:
         )
         observed.consumer = consumer
         consumer.channel.parts.committer.interval = setup.interval
-        consumer.ledger.on_entries = self._noted
+        consumer.ledger.on_entries = partial(self.noted, self.judge)
         if setup.later and not self.scheduler.calm:
             _letters_take(consumer, setup.letters_take)
         if setup.resets:
@@ -247,7 +244,7 @@ class Stage:
             return self._make_processor()
         setup = self.plan.setup
         if self.receivers is not None:
-            return self.receivers.processor(lambda: self.world.consumers[name])
+            return Heard(self.receivers, lambda: self.world.consumers[name])
         if setup.owns:
             database = self.databases[name.partition(" ")[2] or GROUP]
             owning = OwningLater if setup.later else Owning
@@ -259,38 +256,34 @@ class Stage:
             f"{self.plan.seed} {name}", lambda: self.scheduler.calm, end=self.kafka.end, poisoned=self._poisoned
         )
 
-    def _noted(self, entries: Sequence[Recorded], recorded: bool) -> None:
-        """A ledger has taken something, or not."""
+    def noted(self, judge: Judge, entries: Sequence[Recorded], recorded: bool) -> None:
+        """A ledger of the judge's group has taken lines, or not."""
         if recorded:
-            self.judge.witness.wrote(entries)
+            judge.witness.wrote(entries)
         else:
-            self.judge.witness.refused(entries, degrade=self.plan.setup.degrade)
+            judge.witness.refused(entries, degrade=self.plan.setup.degrade)
 
     def _poisoned(self, offset: int) -> bool:
         """Whether a record fails with every processor."""
         return bool(self.plan.setup.gives_up) and crc32(f"{self.plan.seed} {offset}".encode()) % POISONED == 0
 
-    def _dead_letter(self, topic: str, partition: int, records: Sequence[Record], why: str) -> None:
+    def dead_letter(self, judge: Judge, topic: str, partition: int, records: Sequence[Record], why: str) -> None:
+        """Take records that the judge's group gives up."""
         self.check_dead_letters()
         for record in records:
-            self.dead_letters.add((TopicPartition(topic, partition), record.offset))
-            self.judge.witness.dead_lettered(TopicPartition(topic, partition), record.offset)
+            judge.dead_lettered(TopicPartition(topic, partition), record.offset)
 
     def check_dead_letters(self) -> None:
         """Do what a broker does that has the dead-letter topic. Raises BrokerUnavailableError: it does not answer."""
         if self.dead_letters_fail:
             raise BrokerUnavailableError("the dead-letter topic does not answer")
 
-    def _may_give_up(self, tp: TopicPartition, offset: int) -> bool:
-        to = self.plan.setup.gives_up
-        return to == "skip" or (to == "dead-letter" and (tp, offset) in self.dead_letters)
-
     def _all_dead(self, heir: str, consumer_id: str) -> bool:
         others = [c for c in self.world.consumers.values() if c.consumer_id == consumer_id and c.name != heir]
         return all(c.dead for c in others)
 
     def _carry_out_resets(self, consumer: Consumer) -> None:
-        """Do what `inbound.coordination` does in a real process."""
+        """Do what `inbound.process.zookeeper.coordination` does in a real process."""
         resets = ResetController(
             consumer.zk, consumer.tasks, self.logs, name=consumer.name, groups=lambda: [GROUP], largest=self.largest
         )
@@ -302,13 +295,7 @@ class Stage:
             on_change()
 
         consumer.zk.on_change = changed
-        consumer.tasks.spawn(resets.run(), "resets of offsets")
-
-    def _reset_came_to(self, name: str, state: State) -> None:
-        due = [then for wanted, then in self.at_step if wanted is state]
-        self.at_step = [(wanted, then) for wanted, then in self.at_step if wanted is not state]
-        for then in due:
-            then()
+        consumer.spawn(resets.run(), "resets of offsets")
 
     def kill(self, consumer: Consumer) -> None:
         """End a process with SIGKILL."""
@@ -316,15 +303,13 @@ class Stage:
             self.world.kill(consumer.name)
 
     def leave(self, consumer: Consumer) -> None:
-        """Let a process leave in good order; it takes its time."""
+        """Let a process leave gracefully; it takes its time."""
         further = self.reloading.get(consumer.name)
-        consumer.channel.parts.service.stopping.set()
         if further is not None:
             further.stop()
         if consumer.name in self.controllers:
             self.controllers[consumer.name].close()
-        consumer.controller.close()
-        leaving = [consumer.tasks.spawn(consumer.channel.membership.leave_group(), "leave")]
+        leaving = [consumer.leave()]
         if further is not None:
             leaving += further.leave()
         for call in leaving:
@@ -344,7 +329,7 @@ class Stage:
     def _left(self, consumer: Consumer, leaving: Sequence[Call[None]]) -> None:
         if all(call.done for call in leaving):
             soon = LAST if self.mirrors is not None else 0.0
-            consumer.channel.parts.mirror.finish()
+            consumer.finish_mirror()
             self.scheduler.at_next(soon, lambda: self._end(consumer))
 
     def _end(self, consumer: Consumer) -> None:
@@ -355,8 +340,18 @@ class Stage:
             consumer.zk.close()
             self.judge.say(f"{consumer.name} has left")
 
-    def expire(self, consumers: Sequence[Consumer]) -> None:
-        """Let the servers end these sessions before anybody else hears of it."""
+    def lasts(self, end: Callable[[], None] | None, seconds: float) -> None:
+        """Have a fault end after so many seconds, or with the storm."""
+        if end is not None:
+            self.ends.append(end)
+            self.scheduler.at_next(seconds, end)
+
+    def write_by_hand(self, *ops: Op) -> None:
+        """Write nodes as an operator does, or a tool that is no member."""
+        self.ensemble.tree.transaction(ops, session=0)
+
+    def expire(self, consumers: Sequence[Consumer | ResetOperator]) -> None:
+        """Let the servers end these sessions before anyone notices."""
         for consumer in consumers:
             if consumer.zk.session is not None:
                 for judge in self.judges():
@@ -412,14 +407,14 @@ class Stage:
 
     def check_shares(self) -> None:
         """Judge who owns what."""
-        members: list[Rights] = []
+        members: list[RankedMember] = []
         for consumer in self.staying() if self.make_coordinator is None else ():
             node = self.ensemble.tree.get(self.paths.member(consumer.consumer_id))
             if node is None:
                 self.judge.violated(f"{consumer.name} lives, and is no member")
                 return
             joined = decode_member(consumer.consumer_id, node.data).joined or node.stat.czxid
-            members.append(Rights(consumer.name, self.kinds[consumer.name], joined))
+            members.append(RankedMember(consumer.name, self.kinds[consumer.name], joined))
         counts = {topic: meta.partitions for topic, meta in self.kafka.topics().items()}
         wrong = wrong_shares(members, counts, self.judge.owners())
         if wrong is not None:

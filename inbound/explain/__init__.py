@@ -1,1 +1,0 @@
-"""Why a partition stands still: facts in, one cause out, and who watches over it all the time."""

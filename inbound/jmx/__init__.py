@@ -1,1 +1,0 @@
-"""The JMX face: what the process knows of itself as beans, under `/jmx` and `/jolokia`. See docs/jmx.md."""

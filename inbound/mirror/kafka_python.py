@@ -1,0 +1,91 @@
+"""Writes offsets to a Kafka group without members, as administrators do. Neither client waits for the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import kafka
+import kafka.errors
+from kafka.structs import OffsetAndMetadata
+from kafka.structs import TopicPartition as KafkaPartition
+
+from inbound.errors import BrokerRefusedError, ConfigError
+from inbound.kafka.python.client import is_refused, unavailable, why
+from inbound.kafka.python.connections import described
+from inbound.kafka.python.producer import client_settings
+from inbound.mirror.plan import Answer, Asked, Connect, Kind, MirrorClient, Refusal, refusal_of
+from inbound.topic_partition import TopicPartition
+
+#: How long a broker may take to answer, and how long to look for one, in seconds.
+ANSWER_TIMEOUT = 5.0
+
+
+def mirror_connector(client: str, properties: Mapping[str, Any], *, client_id: str) -> Connect:
+    """Return a function that connects to a Kafka group. It takes the credentials of that time from mounted files.
+
+    `client` is a channel's `reader.client`, `properties` are the configuration's.
+    """
+    make: Callable[[str], MirrorClient] = lambda group: KafkaPythonMirror(properties, group, client_id)  # noqa: E731
+    if client == "confluent-kafka":
+        from inbound.mirror.confluent import ConfluentMirror  # an extra
+
+        make = lambda group: ConfluentMirror(properties, group, client_id)  # noqa: E731
+
+    def connect(group: str) -> MirrorClient:
+        try:
+            return make(group)
+        except ConfigError as error:
+            # It could be used when the process began: a mounted file is gone, or holds something else now.
+            raise BrokerRefusedError(f"Kafka is not asked: {error}") from None
+
+    return connect
+
+
+class KafkaPythonMirror:
+    """The mirror's client by kafka-python. It works on a daemon thread of its own."""
+
+    def __init__(self, properties: Mapping[str, Any], group: str, client_id: str) -> None:
+        """Connect. Raises BrokerUnavailableError; ConfigError: a file that `properties` name cannot be used."""
+        self._group = group
+        self._settings = client_settings(properties)
+        milliseconds = round(ANSWER_TIMEOUT * 1000)
+        bounds = {"request_timeout_ms": milliseconds, "bootstrap_timeout_ms": milliseconds}
+        try:
+            self._admin = kafka.KafkaAdminClient(**{**self._settings, **bounds, "client_id": client_id})
+        except (kafka.errors.KafkaError, OSError) as error:
+            raise unavailable(self._settings, error) from None
+
+    def send(self, offsets: Mapping[TopicPartition, int], wake: Callable[[], None]) -> Asked:
+        """See `MirrorClient`."""
+        wanted = {KafkaPartition(*tp): OffsetAndMetadata(offset, "", None) for tp, offset in offsets.items()}
+        # Not `alter_group_offsets`, which does the same and waits.
+        asked = self._admin._manager.call_soon(self._admin._async_alter_group_offsets, self._group, wanted)
+        asked.add_both(lambda _: wake())
+
+        def answer() -> Answer | None:
+            if not asked.is_done:
+                return None
+            if asked.exception is not None:
+                return dict.fromkeys(offsets, self._refusal(asked.exception))
+            return _refused(asked.value)
+
+        return answer
+
+    def close(self) -> None:
+        """See `MirrorClient`."""
+        self._admin.close()
+
+    def _refusal(self, error: BaseException) -> Refusal:
+        if is_refused(self._settings):
+            return Refusal(Kind.UNREACHABLE, why(self._settings, error))
+        code = error.errno if isinstance(error, kafka.errors.BrokerResponseError) else -1
+        return refusal_of(code, described(error))
+
+
+def _refused(found: Mapping[KafkaPartition, type[kafka.errors.BrokerResponseError]]) -> Answer:
+    return {
+        TopicPartition(*key): refusal_of(error.errno, error.__name__.removesuffix("Error"))
+        for key, error in found.items()
+        if error is not kafka.errors.NoError
+    }

@@ -1,1 +1,0 @@
-"""Traces by OpenTelemetry. What needs its packages is imported when tracing is on, and not before: see `process.py`."""
