@@ -70,6 +70,7 @@ _INTERNAL = (
     "Fetched",
     "Gone",
     "KafkaChannel",
+    "KafkaPorts",
     "KazooZooKeeper",
     "LogClient",
     "LogRange",
@@ -81,6 +82,7 @@ _INTERNAL = (
     "Reconciler",
     "ResetEvent",
     "SinkChoice",
+    "StrictModel",
     "Timing",
     "TopicMeta",
     "Tracing",
@@ -89,6 +91,7 @@ _INTERNAL = (
     "Who",
     "Witness",
     "ZooKeeperConfig",
+    "ZooKeeperPorts",
 )
 nitpick_ignore_regex += [("py:class", rf"inbound\.[a-z_.]+\.({'|'.join(_INTERNAL)})")]
 
