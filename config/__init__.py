@@ -1,11 +1,12 @@
-"""Typed configuration: text in; frozen models, or every problem with its line, out.
+"""Turns YAML into typed, frozen models, or lists every problem by line.
 
-Begin with `models.py`: the whole file; its sections are in `*_models.py`. `loader.py` is the way through: `document.py` (YAML with
-the line of everything), environment and flags, the models, `problems.py` (errors in the file's words);
-`render.py` writes the effective configuration, `schema.py` the JSON Schema. `values.py` and `units.py` have the kinds of
-value. Knative's manifests: `manifests.py` reads them, `manifest_models.py` is their form. `secrets.py` hides credentials.
+Begin with `models.py`, the whole file; its sections are in `*_models.py`. `loader.py` loads a configuration: `document.py` reads
+YAML with the line of each value, `overrides.py` lays variables and flags over it, the models check it, `problems.py` words their
+errors. `render.py` writes the effective configuration, `schema.py` the JSON Schema. `values.py` and `units.py` have the kinds of
+values, `kafka_properties.py` and `kafka_values.py` those of Kafka's clients. `manifests.py` reads Knative's manifests,
+`manifest_models.py` has their form. `secrets.py` hides credentials.
 
-This room reads one text at a time and knows no processor, coordinator or client: options of plugins are theirs to check.
+This room reads one text at a time and knows no processor, coordinator or client: plugins check their own options.
 """
 
 from inbound.config.channel_models import (

@@ -57,13 +57,13 @@ _NUMBERS: dict[str, Any] = {
 
 
 class DynamicCoordinatorConfig(StrictModel):
-    """An even share of the partitions for each member of the group."""
+    """Each member of the group takes an even share of the partitions."""
 
     type: Literal["dynamic"] = "dynamic"
 
 
 class FixedCountCoordinatorConfig(StrictModel):
-    """So many partitions of each topic, and no more."""
+    """This member takes at most `count` partitions of each topic."""
 
     type: Literal["fixed-count"] = "fixed-count"
     count: Annotated[int, whole(1)] = Field(description="Partitions of each topic that this member takes.")
@@ -92,7 +92,7 @@ PartitionNumbers = Annotated[
 
 
 class StaticCoordinatorConfig(StrictModel):
-    """The listed partitions, and no others."""
+    """This member takes the listed partitions, and no others."""
 
     type: Literal["static"] = "static"
     partitions: Annotated[
@@ -116,9 +116,9 @@ class CustomCoordinatorConfig(StrictModel):
 
 
 def _known(value: Any) -> Any:
-    """Refuse a type that is none, in words that name those there are."""
+    """Refuse an unknown type with an error that lists the known ones."""
     if not isinstance(value, Mapping) or not value:
-        return value  # the model says that it needs a mapping; an empty one is all defaults
+        return value  # the model's error asks for a mapping; an empty one is all defaults
     kind = value.get("type")
     if isinstance(kind, str) and (kind in SHIPPED or is_module_class(kind)):
         return value
@@ -148,7 +148,7 @@ CoordinatorConfig = Annotated[
 
 
 class OffsetsConfig(StrictModel):
-    """Where a channel's offsets go besides ZooKeeper, which stays the truth."""
+    """Where a channel's offsets go besides ZooKeeper, which stays authoritative."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -173,7 +173,7 @@ class OffsetsConfig(StrictModel):
         return self
 
     def kafka_group(self, group: str) -> str | None:
-        """Return the Kafka group that a channel of `group` mirrors its offsets to; None: it does not."""
+        """Return the Kafka group that mirrors offsets of `group`; None: no mirror."""
         return (self.group or group) if self.mirror == "kafka" else None
 
 
@@ -220,7 +220,7 @@ class OnErrorConfig(StrictModel):
     )
 
     max_attempts: Annotated[int, whole(0)] = Field(
-        default=10, description="How often a batch is tried before `then` happens; 0 is without end."
+        default=10, description="How often a batch is tried before `then` applies; 0: without limit."
     )
     then: Literal["hold", "skip", "dead-letter"] = Field(
         default="hold",
@@ -228,7 +228,7 @@ class OnErrorConfig(StrictModel):
     )
     dead_letter_topic: Annotated[str, BeforeValidator(topic_name)] | None = Field(
         default=None,
-        description="Topic for what is given up; only with `then: dead-letter`, and none that the channel reads.",
+        description="Topic for the records that are given up; only with `then: dead-letter`, and no topic that the channel reads.",
     )
 
     @model_validator(mode="after")
@@ -249,7 +249,7 @@ class ReaderConfig(StrictModel):
     client: Literal["kafka-python", "confluent-kafka"] = Field(
         default="kafka-python", description="The Kafka client to read with; confluent-kafka is faster, and an extra."
     )
-    # As much as a fetch may ask for, and as long as it may wait: what librdkafka takes is less than Kafka's protocol holds.
+    # The bounds are librdkafka's for the size and wait of a fetch; Kafka's protocol allows more.
     batch_bytes: Annotated[int, size(1, 1_000_000_000)] = Field(
         default=MIB, description="Bytes at which a batch is full."
     )
@@ -261,15 +261,15 @@ class ReaderConfig(StrictModel):
         description="Bytes that a batch may grow to for large records; a larger record is delivered alone.",
     )
     prefetch_bytes: Annotated[int, size(1)] = Field(
-        default=64 * MIB, description="Bytes, decoded, that wait in memory for the whole channel."
+        default=64 * MIB, description="Decoded bytes that wait in memory, for the whole channel."
     )
     max_decompressed_bytes: Annotated[int, size(1)] = Field(
         default=64 * MIB,
-        description="Bytes that a batch of a producer may become when it is decompressed; its partition is held at a larger one. "
-        "With kafka-python; librdkafka has a bound for zstd alone (SECURITY.md).",
+        description="Bytes that a producer's batch may have after decompression; the partition is held at a larger one. "
+        "With kafka-python; librdkafka bounds zstd alone (SECURITY.md).",
     )
     idle_wait: Annotated[float, duration(at_most=300.0, over=True)] = Field(
-        default=0.1, description="How long a partition with nothing to read rests."
+        default=0.1, description="How long a partition with nothing to read waits."
     )
 
     @model_validator(mode="after")
@@ -285,26 +285,26 @@ class ReaderConfig(StrictModel):
 
 
 class ProcessorConfig(StrictModel):
-    """The code that gets the batches."""
+    """The code that handles the batches."""
 
     type: Annotated[
         str,
         text_that(_is_processor, "the name of a processor, or module:Class"),
         matching(f"({_NAME}|{MODULE_CLASS})"),
-    ] = Field(description="Name of a processor that is installed, or module:Class.")
+    ] = Field(description="Name of an installed processor, or module:Class.")
     # Not in repr: options can hold tokens.
     options: dict[str, Any] = Field(
         default_factory=dict, repr=False, description="Its own settings, checked by the processor's `Options` model."
     )
 
 
-#: The processor of a channel with subscriptions, and its default number of workers: they do not wait for answers.
+#: The processor of a channel with subscriptions, and its default `workers`: they do not wait for answers.
 DISPATCH = ProcessorConfig(type="dispatch")
 SUBSCRIBERS_WORKERS = 1
 
 
 def _either_or(schema: dict[str, Any]) -> None:
-    """Say in the JSON Schema what `_check` says: one of topics and topics_pattern, of processor and subscriptions."""
+    """Require one of two keys in the JSON Schema, as `_check` does."""
     schema["required"].remove("processor")
     schema["oneOf"] = [
         {"required": ["topics"]},
@@ -329,13 +329,13 @@ class ChannelTopics(StrictModel):
     )
     topics_pattern: Annotated[str, BeforeValidator(regular_expression)] | None = Field(
         default=None,
-        description="Regular expression; every topic whose whole name matches is read, but for Kafka's own (`__...`) and that of "
-        "the ledger. Or give topics.",
+        description="Regular expression; every topic whose whole name matches is read, except Kafka's own (`__...`) and the "
+        "ledger's. Or give topics.",
     )
     group: PathPart = Field(description="Name of the group that shares the partitions and the offsets.")
 
     def circle(self, topic: str) -> str | None:
-        """Return why what fails must not go to `topic`: this channel would read it again. None: it would not."""
+        """Return why dead letters sent to `topic` would come back; or None."""
         if not chooser(self.topics, self.topics_pattern)(topic):
             return None
         read = (
@@ -363,7 +363,7 @@ class ChannelSettings(StrictModel):
         default=5, description="Threads that run the processor; 1 with subscriptions."
     )
     auto_offset_reset: Literal["earliest", "latest"] = Field(
-        default="earliest", description="Where a group without offset starts."
+        default="earliest", description="Where a group without an offset starts."
     )
     isolation: Literal["read_committed", "read_uncommitted"] = Field(
         default="read_committed", description="Whether records of aborted and open transactions are left out."
@@ -379,8 +379,8 @@ class ChannelSettings(StrictModel):
     )
     max_uncommitted_records: Annotated[int, whole(0, 1_000_000_000)] = Field(
         default=10_000,
-        description="Records of a partition that may be on their way to the commit when its next batch is delivered: a crash "
-        "repeats so many, and the batch in hand. 0: each batch waits for the commit of the one before.",
+        description="Answered records of a partition whose commit may be on its way when the next batch is delivered: a crash "
+        "redelivers these, and the batch being processed. 0: each batch waits for the commit of the one before.",
     )
     on_error: OnErrorConfig = Field(default_factory=OnErrorConfig)
     reader: ReaderConfig = Field(default_factory=ReaderConfig)
@@ -400,8 +400,8 @@ class ChannelConfig(ChannelSettings, ChannelTopics):
 
     model_config = ConfigDict(json_schema_extra=_either_or)
 
-    processor: ProcessorConfig = Field(description="The code that gets the batches; or give subscriptions.")
-    # Not in repr: what is posted with each event can be secret. Their options are checked in `inbound.plan.subscriptions`.
+    processor: ProcessorConfig = Field(description="The code that handles the batches; or give subscriptions.")
+    # Not in repr: headers posted with each event can be secret. `inbound.plan.subscriptions` checks the options.
     subscriptions: Annotated[
         dict[ChannelName, dict[str, Any]],
         mapping("a mapping of names to subscribers"),
@@ -409,7 +409,7 @@ class ChannelConfig(ChannelSettings, ChannelTopics):
     ] = Field(
         default_factory=dict,
         repr=False,
-        description="Instead of a processor: subscribers by name, each a consumer group of its own whose events are posted.",
+        description="Instead of a processor: subscribers by name; each is its own consumer group, and events are posted to it.",
         json_schema_extra={"minProperties": 1},
     )
 

@@ -1,8 +1,7 @@
-"""YAML text as plain values, with the line of everything.
+"""Reads YAML as plain values, with the line of each.
 
-Only plain data comes out: text, numbers, booleans, null, lists and mappings with text keys. Tags that would make
-anything else are refused, keys given twice too, and what YAML 1.1 reads as a date, an octal or a base-60 number
-(`1:30`) stays the text that was written.
+Values are text, numbers, booleans, null, lists and mappings with text keys. Tags that would make anything else are
+refused, and so are keys given twice. What YAML 1.1 reads as a date, an octal or a base-60 number (`1:30`) stays text.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from inbound.config.kafka_properties import canonical
 from inbound.config.units import shown
 from inbound.errors import ConfigError
 
-#: Aliases let a short text stand for an endless document; no configuration comes near this many values.
+#: Aliases can make an endless document of a short text; no configuration comes near this many values.
 MOST_VALUES = 20_000
-#: Mappings and lists within each other.
+#: Levels of mappings and lists.
 MOST_DEPTH = 64
 
 _NO_TAGS = "tags (!) are not allowed; remove it, or put text that starts with ! in quotes"
@@ -29,7 +28,7 @@ _TRUE = ("yes", "true", "on")
 
 
 def dotted(*parts: str | int) -> str:
-    """Return the path as messages write it: `channels.orders.topics[0]`; odd keys are quoted."""
+    """Return the path as `channels.orders.topics[0]`; odd keys are quoted."""
     path = ""
     for part in parts:
         if isinstance(part, int):
@@ -47,10 +46,10 @@ class Places:
     filename: str
     where: dict[str, str] = field(default_factory=dict)  # "inbound.yaml:12", "environment INBOUND__...", "flag"
     text: dict[str, str] = field(default_factory=dict)
-    start: int | None = None  # the line where the document begins, if it may be one of several
+    start: int | None = None  # the document's first line, if the file may hold several
 
     def locate(self, path: str) -> str:
-        """Return where `path` was set; for one that was not, where the nearest thing around it was."""
+        """Return where `path` was set, or else the section around it."""
         while path:
             if path in self.where:
                 return self.where[path]
@@ -63,11 +62,9 @@ class _TooManyError(Exception):
 
 
 class _Loader(yaml.SafeLoader):
-    """Bounds depth and number of values.
+    """Bounds the depth and the number of values of a document.
 
-    PyYAML looks at all that is open again for each token, so it takes `MOST_DEPTH` levels.
-
-    And no more values than `MOST_VALUES` in a document: to compose those of 10 MB takes minutes, and a GiB.
+    For each token PyYAML looks at all open levels again. Composing a document of 10 MB takes minutes, and a GiB.
     """
 
     depth = nodes = 0
@@ -91,17 +88,17 @@ class Document:
 
     tree: dict[str, Any]
     places: Places
-    found: list[tuple[str, str]]  # each problem: the path that it is about, and its line for people
-    bad: set[str]  # the paths whose values could not be read
+    found: list[tuple[str, str]]  # each problem: the path of its value, and its line for people
+    bad: set[str]  # the paths of the unreadable values
 
     @property
     def problems(self) -> list[str]:
-        """Return a line for each problem."""
+        """The problems' lines for people."""
         return [line for _, line in self.found]
 
 
 def parse(text: str, filename: str) -> Document:
-    """Read `text`. Raises ConfigError if it is no YAML, or not a mapping."""
+    """Read `text`. Raises ConfigError if it is not a YAML mapping."""
     (root,) = _composed(text, filename, single=True)
     if root is None:
         raise ConfigError(f"{filename}: is empty; it needs at least `channels`")
@@ -109,9 +106,10 @@ def parse(text: str, filename: str) -> Document:
 
 
 def parse_each(text: str, filename: str) -> tuple[list[Document], list[str]]:
-    """Read the documents of `text` (YAML, with `---` between several, or JSON); empty ones are left out.
+    """Read the documents of `text`, except empty ones.
 
-    A document that is neither, or no mapping, does not stop the others.
+    The text is YAML, with `---` between several documents, or JSON. A document that is neither, or no mapping, does not
+    stop the others.
 
     Returns:
         The documents, and a line for each one that cannot be read.
@@ -136,9 +134,9 @@ def parse_each(text: str, filename: str) -> tuple[list[Document], list[str]]:
 
 
 def _roots_of_each(text: str, filename: str, problems: list[str]) -> list[Node | None]:
-    """Return the documents' nodes, each read for itself: YAML lets no value hold a line that begins with `---`."""
     roots: list[Node | None] = []
     line = 0
+    # No value of YAML can hold a line that begins with `---`, so each document can be read alone.
     for piece in re.split(r"(?m)^(?=---(?:\s|$))", text.removeprefix("\ufeff")):
         try:
             roots += _composed(piece, filename, line)
@@ -149,9 +147,9 @@ def _roots_of_each(text: str, filename: str, problems: list[str]) -> list[Node |
 
 
 def _composed(text: str, filename: str, begins: int = 0, *, single: bool = False) -> list[Node | None]:
-    """Compose the documents of `text`, which begins in line `begins` of its file, counted from 0.
+    """Compose the documents of `text`; `single`: the only one.
 
-    `single`: there may be one document alone. Raises ConfigError: it is no YAML.
+    `begins` is the line of its file where `text` begins, counted from 0. Raises ConfigError: it is no YAML.
     """
     text = text.removeprefix("\ufeff")
     try:
@@ -217,14 +215,14 @@ def _syntax(error: yaml.MarkedYAMLError, text: str, filename: str, begins: int) 
 
 
 class _Reading:
-    """One walk over the nodes."""
+    """Makes values of the nodes of one document."""
 
     def __init__(self, places: Places) -> None:
         self.places = places
         self.found: list[tuple[str, str]] = []
         self.bad: set[str] = set()
         self._values = 0
-        self._open: set[int] = set()  # nodes we are inside of; meeting one again means that it contains itself
+        self._open: set[int] = set()  # nodes around the current one; meeting one again means that it contains itself
 
     def mapping(self, node: MappingNode, path: tuple[str | int, ...]) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -238,7 +236,7 @@ class _Reading:
             if key is None:
                 continue
             if key in lines:
-                # Not among the bad ones: the first is kept, and checked.
+                # Not in `bad`: the first one is kept, and checked.
                 self._report(key_node, (*path, key), f"given twice, also in line {lines[key]}; keep one")
                 continue
             lines[key] = _line(key_node)
@@ -249,7 +247,7 @@ class _Reading:
         return result
 
     def _merged(self, node: Node, path: tuple[str | int, ...]) -> list[tuple[str, Node, Node]]:
-        """Return the entries that `<<` brings in; those further left win, as YAML says."""
+        """Return the entries that `<<` merges; entries further left win (YAML)."""
         sources = node.value if isinstance(node, SequenceNode) else [node]
         found: list[tuple[str, Node, Node]] = []
         for source in sources:
@@ -319,7 +317,7 @@ class _Reading:
 
 
 def plain(tag: str, text: str) -> str | int | float | bool | None:
-    """Return the value of a scalar. Raises ValueError for a tag that is not allowed."""
+    """Return the value of a scalar. Raises ValueError for a refused tag."""
     kind = tag.removeprefix("tag:yaml.org,2002:")
     if kind == "null":
         return None
@@ -337,9 +335,10 @@ def plain(tag: str, text: str) -> str | int | float | bool | None:
 
 
 def resolve(text: str) -> Any:
-    """Return what YAML makes of `text`, a scalar or on one line; for values without a type of their own.
+    """Return the value of `text`, YAML on one line.
 
-    Raises ConfigError, without a place in it, for a list, a mapping or quotes that YAML cannot read.
+    For values whose type is not known. Raises ConfigError, without a place in it, for a list, a mapping or quotes that
+    YAML cannot read.
     """
     if text[:1] in ("[", "{", '"', "'"):
         try:

@@ -13,28 +13,28 @@ from urllib3.util import parse_url
 
 from inbound.config.values import StrictModel, refuse, text, wrong
 
-#: Headers that the client sets.
+#: Headers that the HTTP client sets.
 _RESERVED = frozenset({"host", "connection", "content-type", "content-length", "transfer-encoding", "accept-encoding"})
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
 #: Names of headers, with `*` for any text and `?` for any character.
 HEADER_GLOB = r"[A-Za-z0-9!#$%&'*+.^_`|~?-]{1,256}"
 HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?").fullmatch
 
-#: Goes with every request of a subscription. Our admin ports refuse a request that has it: otherwise a subscriber's URL could
-#: make this process send operations, from an address that the port trusts. The ingress accepts it.
+#: A header of every request of a subscription. Admin ports refuse a request with it: otherwise a subscriber's URL could make
+#: this process send operations, from an address that the port trusts. The ingress accepts it.
 DISPATCHED = "inbound-dispatched"
 #: In `token_file`: the receiver's audience, percent-encoded.
 AUDIENCE = "{audience}"
 
 
 class HeaderFile(StrictModel):
-    """A header's value that stands in a file."""
+    """A header whose value is in a file."""
 
     file: Path = Field(description="the file that holds the value, read at the start and when it changes")
 
 
 def http_url(value: Any) -> str:
-    """Check a URL; the error does not repeat it: it may hold a password."""
+    """Check a URL; the error hides it: it may hold a password."""
     url = text(value)
     try:
         parts = parse_url(url)
@@ -50,7 +50,7 @@ def http_url(value: Any) -> str:
 
 
 def header_value(value: Any) -> Any:
-    """Check a header's value; the error does not repeat it."""
+    """Check a header's value; the error does not show it."""
     if isinstance(value, str):
         if not HEADER_VALUE(value):
             raise wrong("need printable ASCII without blanks at its ends")
@@ -61,7 +61,7 @@ def header_value(value: Any) -> Any:
 
 
 def header_names(headers: dict[str, Any]) -> dict[str, Any]:
-    """Check the names of headers: those that the client sets cannot be set."""
+    """Check the names of headers; those that the client sets are refused."""
     own = {name for name in headers if name.lower() in _RESERVED or name.lower().startswith("ce-")}
     refuse(
         "headers",
@@ -72,7 +72,7 @@ def header_names(headers: dict[str, Any]) -> dict[str, Any]:
 
 
 def header_globs(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Check names of headers in which `*` stands for any text and `?` for any character."""
+    """Check patterns for header names: `*` is any text, `?` one character."""
     need = "need a header's name, or a pattern such as x-b3-*"
     bad = [re.fullmatch(HEADER_GLOB, pattern) is None for pattern in patterns]
     refuse("headers", *((is_bad, (number,), need) for number, is_bad in enumerate(bad)))
@@ -80,7 +80,7 @@ def header_globs(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def certificates(value: Any) -> str:
-    """Check certificates in PEM. They are no secret, but long: the error does not repeat them."""
+    """Check certificates in PEM; the error does not show these long texts."""
     pem = text(value)
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -91,12 +91,12 @@ def certificates(value: Any) -> str:
 
 
 def is_audience(named: str) -> bool:
-    """Say whether a token can be for an audience of this name."""
+    """Say whether `named` can be a token's audience."""
     return HEADER_VALUE(named) is not None and len(named) <= 1024
 
 
 def audience_file(path: Path) -> Path:
-    """Check where `{audience}` stands in the name of a file."""
+    """Check that `{audience}` is only the last part of a file's path."""
     if AUDIENCE in str(path) and (path.name != AUDIENCE or AUDIENCE in str(path.parent)):
         raise wrong(f"{AUDIENCE} can only be the last part of it, as in /var/run/secrets/tokens/{AUDIENCE}")
     return path

@@ -1,49 +1,40 @@
-"""The accepted Kafka client properties, under the names of the Java client.
+"""The Kafka client properties, under the names of the Java client.
 
-Four kinds: those passed on to the client (`ACCEPTED`), those that inbound decides itself and that are set elsewhere or
-not at all (`OWNED`), those that no reader of inbound can honour (`UNSUPPORTED`, refused, for they would have no effect),
-and everything else, which is a slip of the pen. The spellings `bootstrap.servers`, `bootstrap_servers` and
-`bootstrapServers` mean the same.
+A property is passed on to the client (`ACCEPTED`), is set by inbound, so that another key or none sets it (`OWNED`), or has
+no effect with any client of inbound and is refused (`UNSUPPORTED`). Any other name is a misspelling. The spellings
+`bootstrap.servers`, `bootstrap_servers` and `bootstrapServers` mean the same.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from difflib import get_close_matches
-from typing import Any, Literal
-
-from inbound.config.secrets import is_secret_property
-from inbound.config.units import shown
-from inbound.config.values import has_port, need_text, wrong
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 Scalar = str | int | float | bool
 DEFAULT_SERVERS = "127.0.0.1:9092"
-#: What stands for the content of a file, as Kafka's own DirectoryConfigProvider and FileConfigProvider have it:
+#: Stands for the content of a file, as in Kafka's DirectoryConfigProvider and FileConfigProvider:
 #: `${directory:/folder:file}` and `${file:/file.properties:key}`.
 PLACEHOLDER = re.compile(r"\$\{(directory|file):([^:}]+):([^:}]+)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaProperty:
-    """One property of the Java client, and its values.
-
-    `servers`: with commas; `jaas`: a login module.
-    """
+    """One property of the Java client, and its values."""
 
     name: str
-    kind: Literal["text", "whole", "flag", "servers", "jaas"] = "text"
+    kind: Literal["text", "whole", "flag", "servers", "jaas"] = "text"  # jaas: a login module with options
     at_least: int = 0
     choices: tuple[str, ...] = ()
 
 
-#: Of the Java client: who logs in with a token, and what gets it one; and the latter's older name.
+#: Classes of the Java client: the login with a token, and the handler that gets the token, with its older name.
 BEARER_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 BEARER_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 _OLD_HANDLER = "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
 _TABLE = (
-    # Not Kafka's: a mounted folder with credentials under Knative's names; what is written beside it wins.
+    # Not Kafka's: a mounted folder with credentials under Knative's names; properties beside it win.
     KafkaProperty("secret"),
     KafkaProperty("bootstrap.servers", "servers"),
     KafkaProperty("client.id"),
@@ -66,13 +57,13 @@ _TABLE = (
     KafkaProperty("sasl.mechanism", choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")),
     KafkaProperty("sasl.jaas.config", "jaas"),
     KafkaProperty("sasl.kerberos.service.name"),
-    # Java needs to be told; here it is the only way there is.
+    # Java needs this property; here its value is the only way to get a token.
     KafkaProperty("sasl.login.callback.handler.class", choices=(BEARER_HANDLER, _OLD_HANDLER)),
     KafkaProperty("sasl.oauthbearer.token.endpoint.url"),  # or file:///..., of a file with a token
     KafkaProperty("sasl.oauthbearer.scope"),
     KafkaProperty("sasl.oauthbearer.client.credentials.client.id"),
     KafkaProperty("sasl.oauthbearer.client.credentials.client.secret"),
-    # Python reads PEM only; a JKS or PKCS12 store has to be converted, and naming the type says so early.
+    # Python reads PEM only: the type JKS or PKCS12 is refused, so that the store is converted.
     KafkaProperty("ssl.truststore.type", choices=("PEM",)),
     KafkaProperty("ssl.truststore.location"),
     KafkaProperty("ssl.truststore.certificates"),
@@ -86,8 +77,8 @@ _TABLE = (
 )
 ACCEPTED: Mapping[str, KafkaProperty] = {entry.name: entry for entry in _TABLE}
 _NO_GROUP = "ZooKeeper keeps the group, not Kafka"
-_RAW = "inbound hands records to the processor as they are; remove it"
-#: What inbound decides itself, and the way out.
+_RAW = "inbound delivers records to the processor as they are; remove it"
+#: Properties that inbound sets, with the advice for their error.
 OWNED: Mapping[str, str] = {
     "group.id": "set channels.<name>.group instead",
     "group.instance.id": "set channels.<name>.consumer_id instead",
@@ -184,185 +175,5 @@ _BY_SPELLING: Mapping[str, str] = {_folded(name): name for name in (*ACCEPTED, *
 
 
 def canonical(name: str) -> str:
-    """Return the Java client's name for any spelling of it; an unknown name comes back as it is."""
+    """Return the Java name of any spelling, or an unknown `name` unchanged."""
     return _BY_SPELLING.get(_folded(name), name)
-
-
-# -- checks --------------------------------------------------------------------------------------------------------
-
-
-_UNITS = {"ms": "milliseconds", "bytes": "bytes"}
-
-
-def check(name: str, value: Any) -> Scalar:
-    """Return the value of the property `name` (a Java name) in its own type.
-
-    Raises PydanticCustomError if the property cannot be set here, or not to this; a secret's value is not in it.
-    """
-    entry = ACCEPTED.get(name)
-    if entry is None:
-        raise wrong(_refusal(name))
-    got = "something else" if is_secret_property(name) else shown(value)
-    if entry.kind == "whole":
-        return _number(entry, value, got)
-    if entry.kind == "flag":
-        return _flag(value, got)
-    if entry.kind == "servers":
-        return _servers(value)
-    if not isinstance(value, str):
-        raise wrong("need text; put the value in quotes") if is_secret_property(name) else need_text(value)
-    if entry.kind == "jaas" and not PLACEHOLDER.fullmatch(value.strip()):
-        try:
-            parse_jaas(value)
-        except ValueError as error:
-            raise wrong(str(error)) from None
-    if entry.choices and value not in entry.choices:
-        choices = ", ".join(choice or "''" for choice in entry.choices)
-        raise wrong(f"need {'one of ' if len(entry.choices) > 1 else ''}{choices}, got {got}")
-    return str(value)
-
-
-def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the properties, under their Java names; other spellings are for machines."""
-    properties = {name: _property_schema(entry) for name, entry in ACCEPTED.items()}
-    properties["bootstrap.servers"] |= {"default": DEFAULT_SERVERS}
-    return {"type": "object", "properties": properties, "additionalProperties": False}
-
-
-def _property_schema(entry: KafkaProperty) -> dict[str, Any]:
-    if entry.kind == "whole":
-        bounds = {"minimum": entry.at_least, "maximum": 2**31 - 1, "pattern": "^-?[0-9]{1,18}$"}
-        unit = _UNITS.get(entry.name.rsplit(".", 1)[1])
-        return {
-            "type": ["integer", "string"],
-            **bounds,
-            **({"description": f"In {unit}, without a unit."} if unit else {}),
-        }
-    if entry.kind == "flag":
-        return {"type": ["boolean", "string"], "pattern": "^([tT][rR][uU][eE]|[fF][aA][lL][sS][eE])$"}
-    if entry.kind == "servers":
-        servers = {"type": ["string", "array"], "items": {"type": "string"}, "minItems": 1, "minLength": 1}
-        return {"description": "host:port, with commas between several.", **servers}
-    return {"type": "string", "enum": list(entry.choices)} if entry.choices else {"type": "string"}
-
-
-def _refusal(name: str) -> str:
-    if name in OWNED:
-        return f"is not set here: {OWNED[name]}"
-    if name in UNSUPPORTED:
-        return "has no effect with the clients that inbound reads with; remove it"
-    near = get_close_matches(canonical(name), ACCEPTED, n=1) or get_close_matches(name, [*OWNED, *UNSUPPORTED], n=1)
-    return "unknown Kafka property; " + (f"did you mean {near[0]}?" if near else f"known are {', '.join(ACCEPTED)}")
-
-
-def _number(entry: KafkaProperty, value: Any, got: str) -> int:
-    name = _UNITS.get(entry.name.rsplit(".", 1)[1])
-    unit = f" ({name})" if name else ""
-    # Properties files, and the ConfigMaps made of them, hold numbers as text.
-    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value, re.ASCII):
-        value = int(value)
-    if type(value) is not int:
-        raise wrong(f"need a whole number without a unit{unit}, got {got}")
-    if not entry.at_least <= value < 2**31:
-        raise wrong(f"need {entry.at_least} to {2**31 - 1}{unit}, got {got}")
-    return value
-
-
-def _flag(value: Any, got: str) -> bool:
-    if isinstance(value, str) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    if not isinstance(value, bool):
-        raise wrong(f"need true or false, got {got}")
-    return value
-
-
-def _servers(value: Any) -> str:
-    """Return `host:port,host:port`, from such a text or from a list."""
-    given = value.split(",") if isinstance(value, str) else value
-    if not isinstance(given, (list, tuple)) or not all(isinstance(server, str) for server in given):
-        raise need_text(value)
-    servers = [server.strip() for server in given]
-    for server in servers:
-        if not has_port(server):
-            raise wrong(f"need host:port, with commas between several, got {shown(server)}")
-    if not servers:
-        raise wrong("need at least one host:port, got an empty list")
-    return ",".join(servers)
-
-
-# -- sasl.jaas.config, as users of the Java client write it --------------------------------------------------------
-
-
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<mark>[=;])|"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)'|(?P<word>[^\s=;"']+))""",
-    re.DOTALL,
-)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-
-
-@dataclass(frozen=True)
-class Jaas:
-    """A line of `sasl.jaas.config`: a login module, `required`, its options."""
-
-    module: str  # the login module's class
-    options: Mapping[str, str] = field(repr=False)  # they hold passwords
-
-    @property
-    def kind(self) -> str:
-        """The class's own name, without its package: PlainLoginModule."""
-        return self.module.rpartition(".")[2]
-
-
-def parse_jaas(line: str) -> Jaas:
-    """Read the line.
-
-    Raises:
-        ValueError: it is none. The text says what is wrong, and holds nothing of the line.
-    """
-    tokens = list(_tokens(line))
-    if len(tokens) < 2 or "=" in (tokens[0][1], tokens[1][1]):
-        raise ValueError('need a login module, `required`, and options: ...PlainLoginModule required username="...";')
-    module, flag = tokens[0][1], tokens[1][1]
-    if flag.lower() not in ("required", "requisite", "sufficient", "optional"):
-        raise ValueError("need the word `required` after the login module")
-    options: dict[str, str] = {}
-    rest = tokens[2:]
-    while rest and rest[0] != ("mark", ";"):
-        if len(rest) < 3 or rest[0][0] != "text" or rest[1] != ("mark", "=") or rest[2][0] != "text":
-            raise ValueError('need options of the form name="value", with `;` after the last one')
-        if rest[0][1] in options:
-            raise ValueError("an option is given twice; keep one")
-        options[rest[0][1]] = rest[2][1]
-        rest = rest[3:]
-    if rest[1:]:
-        raise ValueError("need one login module; a second one begins after `;`")
-    return Jaas(module, options)
-
-
-def jaas_line(module: str, options: Mapping[str, str]) -> str:
-    """Return the line that `parse_jaas`, and Java, read as this."""
-    pairs = "".join(f" {name}={_quoted(value)}" for name, value in options.items())
-    return f"{module} required{pairs};"
-
-
-def _tokens(line: str) -> Iterator[tuple[str, str]]:
-    at = 0
-    end = len(line.rstrip())
-    while at < end:
-        match = _TOKEN.match(line, at)
-        if match is None:
-            raise ValueError("a quotation mark is not closed")
-        at = match.end()
-        if match["mark"]:
-            yield "mark", match["mark"]
-        elif match["word"] is not None:
-            yield "text", match["word"]
-        else:
-            inside = match["double"] if match["double"] is not None else match["single"]
-            yield "text", re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), inside, flags=re.DOTALL)
-
-
-def _quoted(value: str) -> str:
-    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
-        value = value.replace(plain, escaped)
-    return f'"{value}"'

@@ -1,9 +1,9 @@
-"""A mounted folder with Knative's credentials, as Kafka's own properties.
+"""Reads Knative's credentials in a mounted folder as Kafka's properties.
 
-Two forms: today's (`protocol`, `sasl.mechanism`, `user`, `password`, `ca.crt`, `user.crt`, `user.key`, `user.skip`), and
-that of Knative's older channels, where the protocol follows from what is there (`username`, `saslType`, `tls.enabled`,
-`brokers`). A file that is named as a property of the Java client, such as `sasl.jaas.config`, is that property; others are
-left alone.
+The folder has one of two forms: today's (`protocol`, `sasl.mechanism`, `user`, `password`, `ca.crt`, `user.crt`, `user.key`,
+`user.skip`), or that of Knative's older channels, where the protocol follows from the files (`username`, `saslType`,
+`tls.enabled`, `brokers`). A file with the name of a Java property, such as `sasl.jaas.config`, is that property; other files
+are ignored.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from inbound.config.kafka_properties import ACCEPTED, PLACEHOLDER, jaas_line
+from inbound.config.kafka_properties import ACCEPTED, PLACEHOLDER
+from inbound.config.kafka_values import jaas_line
 from inbound.config.values import file_flag
 
 _MODULES = "org.apache.kafka.common.security"
 PLAIN_MODULE = f"{_MODULES}.plain.PlainLoginModule"
 SCRAM_MODULE = f"{_MODULES}.scram.ScramLoginModule"
-#: The properties that name files with certificates.
+#: Properties that name files with certificates.
 LOCATIONS = ("ssl.truststore.location", "ssl.keystore.location")
-#: Files of a folder that mean something, besides those that are named as a property.
+#: Files that are read, besides those with the name of a property.
 KEYS = frozenset(
     {
         "brokers", "ca.crt", "password", "protocol", "sasl.mechanism", "saslType", "sasltype", "tls.enabled", "user",
@@ -31,7 +32,7 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def kafka_files(properties: Mapping[str, Any]) -> tuple[Path, ...]:
-    """Return the files and folders whose content decides how brokers let us in; not those that are read at each use."""
+    """Return the files with brokers' credentials, except those read at each use."""
     found = [Path(str(properties[name])) for name in ("secret", *LOCATIONS) if properties.get(name)]
     for value in properties.values():
         for match in PLACEHOLDER.finditer(str(value)):
@@ -40,10 +41,12 @@ def kafka_files(properties: Mapping[str, Any]) -> tuple[Path, ...]:
 
 
 def from_secret(given: Mapping[str, str]) -> dict[str, str]:
-    """Return Kafka's properties for what the files of a folder hold, by their names. An empty file is none.
+    """Return Kafka's properties for a folder's files, given by name.
+
+    An empty file counts as missing.
 
     Raises:
-        ValueError: something is missing or cannot be so. The text names the files, and holds nothing of them.
+        ValueError: a file is missing or wrong. The text names the files, and has nothing of their content.
     """
     files = {name: text if name.endswith((".crt", ".key")) else text.strip() for name, text in given.items()}
     files = {name: text for name, text in files.items() if text.strip()}

@@ -1,4 +1,4 @@
-"""What listens over HTTP: admin port with policy, profiles, ingress."""
+"""The HTTP listeners: admin port with its policy, profiles, ingress."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from inbound.config.values import (
 
 
 class ListenerConfig(StrictModel):
-    """Base of the models of what listens."""
+    """Base of the listeners' models."""
 
     listen: ListenAddress
 
@@ -48,16 +48,19 @@ class ListenerConfig(StrictModel):
 
 
 class AdminTlsConfig(StrictModel):
-    """HTTPS instead of HTTP; PEM files, relative to the working directory, read again when they change."""
+    """HTTPS instead of HTTP.
 
-    cert_file: SecretFile = Field(description="Our certificate, with those between it and the authority's.")
+    Files are PEM, relative to the working directory, and read again when they change.
+    """
+
+    cert_file: SecretFile = Field(description="The server's certificate, with the intermediate ones.")
     key_file: SecretFile | None = Field(
-        default=None, description="Its key, without passphrase; default: it stands in `cert_file` too."
+        default=None, description="The certificate's key, without passphrase; default: it is in `cert_file` too."
     )
     client_ca_file: SecretFile | None = Field(
         default=None,
-        description="Who signs the certificates of clients. A client with one may operate, without a token too; reading needs "
-        "none, but one that is shown must be good.",
+        description="Authorities that sign client certificates. A client with one may operate without a token; reading needs none, "
+        "but a certificate that a client shows must be valid.",
     )
 
 
@@ -66,49 +69,45 @@ class AdminConfig(ListenerConfig):
 
     listen: ListenAddress = Field(
         default="127.0.0.1:8081",
-        description="Address and port; if the default port is taken the next free one is used, if a given one is taken "
-        "the start fails. Port 0 is any free one.",
+        description="Address and port. If the default port is taken, the next free one is used; if a configured one is taken, "
+        "the start fails. Port 0: any free one.",
     )
-
     hosts: Annotated[tuple[HostName, ...], BeforeValidator(entries)] = Field(
         default=(),
-        description="Names, besides addresses, localhost and the host's own, by which this port, and that of profiles, may be "
-        "asked: what stands in the header Host. A browser that is led here by another name is refused.",
+        description="Host names that a request to this port, and to the port of profiles, may have in its header Host, besides "
+        "addresses, localhost and the host's own name. A browser that a link or the DNS led here by another name is refused.",
     )
-
     token_file: SecretFile | None = Field(
         default=None,
-        description="File with the token that operations by POST need; on an address that other machines can reach none "
-        "is done without. Relative to the working directory; read again at each operation.",
+        description="File with the token that operations by POST need. On an address that other machines can reach, operations "
+        "without a token are refused. Relative to the working directory; read again at each operation.",
     )
-
     policy: PlainFile | None = Field(
         default=None,
-        description="File that says what may be asked for under `/jmx` and `/jolokia`, and from where; without one everything. "
-        "Relative to the working directory; read again when it changes.",
+        description="File with the policy of `/jmx` and `/jolokia`: what requests may do there, and from which addresses; without "
+        "it everything. Relative to the working directory; read again when it changes.",
     )
-
     tls: AdminTlsConfig | None = Field(default=None, description="HTTPS instead of HTTP; default: HTTP.")
 
     @property
     def given(self) -> bool:
-        """Whether `listen` was set: then no other port takes its place."""
+        """Whether `listen` was set, so that no other port replaces it."""
         return "listen" in self.model_fields_set
 
 
 class ProfilingConfig(ListenerConfig):
-    """The HTTP listener that takes profiles of the process, as `go tool pprof` reads them."""
+    """The HTTP listener for profiles of the process, for `go tool pprof`."""
 
     listen: ListenAddress = Field(
         default="127.0.0.1:8008",
-        description="Address and port; if it is taken the start fails. Port 0 is any free one. With `run --processes N` each "
+        description="Address and port; if it is taken, the start fails. Port 0: any free one. With `run --processes N` each "
         "process has its own: this port for the first, the next one for the second, and so on.",
     )
     token_file: SecretFile | None = Field(
         default=None,
-        description="File with the token that each request needs, as `Authorization: Bearer ...` or as the password of `Basic`; on "
-        "an address that other machines can reach nothing is answered without. Relative to the working directory; read again "
-        "at each request.",
+        description="File with the token that each request needs, as `Authorization: Bearer ...` or as the password of `Basic`. On "
+        "an address that other machines can reach, requests without a token are refused. Relative to the working directory; read "
+        "again at each request.",
     )
     tls: AdminTlsConfig | None = Field(
         default=None,
@@ -116,11 +115,11 @@ class ProfilingConfig(ListenerConfig):
     )
     heap: Annotated[bool, BeforeValidator(flag)] = Field(
         default=False,
-        description="Trace allocations from the start, for `/debug/pprof/heap`; it makes a process much slower. Default: from the "
-        "first request for them.",
+        description="Trace allocations from the start, for `/debug/pprof/heap`; this makes a process much slower. Default: from "
+        "the first request for them.",
     )
     heap_frames: Annotated[int, whole(1, 100)] = Field(
-        default=16, description="How many calls are kept of each allocation that is traced."
+        default=16, description="How many stack frames are kept of each traced allocation."
     )
 
 
@@ -144,57 +143,57 @@ UrlPath = Annotated[
 class TlsConfig(StrictModel):
     """Certificates, as PEM files."""
 
-    cert: SecretFile = Field(description="Our certificate, with those between it and the authority's.")
+    cert: SecretFile = Field(description="The server's certificate, with the intermediate ones.")
     key: SecretFile | None = Field(
-        default=None, description="Its key, without passphrase; default: it stands in `cert` too."
+        default=None, description="The certificate's key, without passphrase; default: it is in `cert` too."
     )
     client_ca: SecretFile | None = Field(
-        default=None, description="Who must have signed the certificate that each client then has to show."
+        default=None, description="Authorities of client certificates; with it each client has to show one."
     )
 
 
 class IngressConfig(ListenerConfig):
     """The HTTP listener that takes CloudEvents and writes them to Kafka."""
 
-    listen: ListenAddress = Field(default="127.0.0.1:8080", description="Address and port; port 0 is any free one.")
+    listen: ListenAddress = Field(default="127.0.0.1:8080", description="Address and port; port 0: any free one.")
     topics: Annotated[tuple[TopicName, ...], BeforeValidator(entries)] = Field(
-        default=(), description="Topics that may be posted to; with neither this nor topics_pattern, all that exist."
+        default=(), description="Topics that may be posted to; without this and topics_pattern, all existing topics."
     )
     topics_pattern: Annotated[str, BeforeValidator(regular_expression)] | None = Field(
-        default=None, description="Regular expression that the whole name matches of topics that may be posted to."
+        default=None, description="Regular expression for topics that may be posted to; it matches the whole name."
     )
     create_partitions: Annotated[int, whole(1, 100_000)] | None = Field(
         default=None,
-        description="A topic that may be posted to and is missing is made with so many partitions; "
-        "default: it is never made.",
+        description="A missing topic that may be posted to is created with so many partitions; default: never created.",
     )
     hosts: dict[HostName, TopicName] = Field(
-        default_factory=dict, description="Host that is posted to, without port: the topic."
+        default_factory=dict, description="Host of the URL posted to, without port: the topic."
     )
-    paths: dict[UrlPath, TopicName] = Field(default_factory=dict, description="Path that is posted to: the topic.")
+    paths: dict[UrlPath, TopicName] = Field(default_factory=dict, description="Path of the URL posted to: the topic.")
     key: Annotated[tuple[Attribute, ...], BeforeValidator(entries)] = Field(
         default=("partitionkey",),
-        description="Attributes of which the first that an event has is the record's key, such as [partitionkey, subject]; without "
-        "a key a record goes to any partition.",
+        description="Attributes, such as [partitionkey, subject]: the first one that an event has is the record's key; without a "
+        "key a record goes to any partition.",
     )
     pass_headers: Annotated[tuple[HeaderPattern, ...], BeforeValidator(entries)] = Field(
         # Knative's channels keep the same.
         default=("x-request-id", "knative-*", "x-b3-*", "b3", "traceparent", "tracestate"),
-        description="Headers of requests that go on into their records, under their names in lower case; * stands for any text. "
-        "Credentials, and what belongs to one connection or message, never do.",
+        description="Headers of requests that are copied into their records, under their names in lower case; * stands for any "
+        "text. Credentials, and headers of one connection or message, never are.",
     )
     webhook_origins: Annotated[tuple[WebhookOrigin, ...], BeforeValidator(entries)] = Field(
         default=("*",),
-        description="Senders of webhooks that may post, when they ask by OPTIONS; * stands for any text, as in *.example.com.",
+        description="Senders of webhooks that get permission to post, which they ask for by OPTIONS; * stands for any text, as in "
+        "*.example.com.",
     )
     client: Literal["auto", "kafka-python", "confluent-kafka"] = Field(
         default="auto", description="The Kafka client to write with; auto is confluent-kafka where it is installed."
     )
     linger: Annotated[float, duration(0, 1)] = Field(
-        default=0.005, description="How long records wait for others, so that Kafka gets many at a time."
+        default=0.005, description="How long records wait for others, so that Kafka gets many at once."
     )
     delivery_timeout: Annotated[float, duration(1, 600)] = Field(
-        default=10.0, description="An event that Kafka has not acknowledged after so long is answered with 503."
+        default=10.0, description="An event that Kafka has not acknowledged after this time is answered with 503."
     )
     request_timeout: Annotated[float, duration(1, 3600)] = Field(
         default=30.0, description="How long a client may take to send one request."
@@ -204,12 +203,12 @@ class IngressConfig(ListenerConfig):
     )
     max_request_bytes: Annotated[int, size(1)] = Field(default=8 * MIB, description="The body of one request.")
     max_in_flight_bytes: Annotated[int, size(1)] = Field(
-        default=64 * MIB, description="Bodies that are not answered yet; with more, requests are answered with 429."
+        default=64 * MIB, description="Bodies without an answer yet; with more, requests are answered with 429."
     )
     max_connections: Annotated[int, whole(1, 100_000)] = Field(
         default=2000,
-        description="Clients at a time, those at their TLS handshake included, and half as many of one address; never more than "
-        "half of the files that the process may open. Of more, the one gives way that has waited longest for its client.",
+        description="Connections at once, including those at their TLS handshake, and half as many from one address; never more "
+        "than half of the files that the process may open. With more, the one that has waited longest for its client is closed.",
     )
     token_file: SecretFile | None = Field(
         default=None,
@@ -225,7 +224,7 @@ class IngressConfig(ListenerConfig):
             (
                 self.create_partitions is not None and not (self.topics or self.topics_pattern),
                 "create_partitions",
-                "needs topics or topics_pattern: without them anybody could make any topic",
+                "needs topics or topics_pattern: without them a client could create any topic",
             ),
             (
                 self.max_in_flight_bytes < self.max_request_bytes,
@@ -236,7 +235,7 @@ class IngressConfig(ListenerConfig):
         return self
 
 
-#: What can be asked for. `notification` is answered with an error in any case.
+#: Jolokia's commands. `notification` is always answered with an error.
 Command = Literal["read", "write", "exec", "list", "search", "version", "notification"]
 
 
@@ -246,8 +245,8 @@ def _network(value: Any) -> str:
         ipaddress.ip_network(given, strict=False)
     except ValueError:
         raise wrong(
-            f"need an address or a network, such as 10.0.0.7 or 10.0.0.0/8, got {given}; names are not looked up, for the "
-            "DNS would decide"
+            f"need an address or a network, such as 10.0.0.7 or 10.0.0.0/8, got {given}; names are not looked up, because "
+            "then the owner of the DNS record would decide"
         ) from None
     return given
 
@@ -256,7 +255,10 @@ Pattern = Annotated[str, text_that(str.strip, "text that is not empty")]
 
 
 class PolicyRule(StrictModel):
-    """Beans, and what of them a rule is about. `*` and `?` stand for any letters, and any one letter."""
+    """The beans, attributes and operations of a rule.
+
+    `*` and `?` stand for any letters, and any one letter.
+    """
 
     bean: Pattern = Field(description="name or pattern, such as `inbound:type=Channel,*`")
     read: tuple[Pattern, ...] = Field(default=(), description="attributes that may (not) be read")
@@ -267,7 +269,7 @@ class PolicyRule(StrictModel):
 
 
 class PolicyConfig(StrictModel):
-    """What may be asked for under `/jmx` and `/jolokia`, and from where."""
+    """What requests to `/jmx` and `/jolokia` may do, and from where."""
 
     hosts: tuple[Annotated[str, BeforeValidator(_network)], ...] | None = Field(
         default=None, description="addresses and networks that may ask; without it all may"
@@ -277,7 +279,8 @@ class PolicyConfig(StrictModel):
     )
     commands: tuple[Command, ...] | None = Field(
         default=None,
-        description="what is allowed but for `deny`; the others are refused but for `allow`; without it all are",
+        description="commands that are allowed except for `deny`; others are refused except for `allow`; without it all are "
+        "allowed",
     )
     allow: tuple[PolicyRule, ...] = Field(default=(), description="exceptions for commands that are not listed")
     deny: tuple[PolicyRule, ...] = Field(default=(), description="exceptions for commands that are listed")

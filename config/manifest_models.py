@@ -1,8 +1,7 @@
-"""Knative's manifests: `KafkaChannel`s, `ResetOffset`s, and the `Subscription`s that these may name.
+"""The form of Knative's manifests: `KafkaChannel`, `ResetOffset`, `Subscription`.
 
-Only their form is checked here: which keys there are, and that text is text. What a subscriber may ask for is checked with the
-dispatcher's options, in `inbound.plan.subscriptions`. What cannot be used is a `RefusedManifest`, or a reset that does nothing;
-everything else goes on.
+Only their form is checked here: the keys, and that text is text. `inbound.plan.subscriptions` checks the settings of a subscriber,
+with the dispatcher's options. An unusable object becomes a `RefusedManifest`, or a reset that does nothing; the others work.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from inbound.config.values import StrictModel, path_part, text, whole, wrong
 
 KIND = "KafkaChannel"
 Version = Literal["messaging.knative.dev/v1beta1", "messaging.knative.dev/v1"]
-#: Where subscribers stand in the object, and where they did in older versions.
+#: The path of the subscribers in the object, and the path in older versions.
 SUBSCRIBERS, OLDER_SUBSCRIBERS = "spec.subscribers", "spec.subscribable.subscribers"
-#: In the status: where the channel's dead letters go, who may sign that receiver's certificate, whom its token is for.
+#: In the status: URL of the channel's dead letters, authorities of that receiver's certificate, audience of its token.
 RESOLVED_SINK = ("deadLetterSinkUri", "deadLetterSinkCACerts", "deadLetterSinkAudience")
-#: Annotations that say what Knative's schema has no field for: `inbound.dev/ordering: key`.
+#: Begins the annotations for settings that Knative's schema has no field for: `inbound.dev/ordering: key`.
 ANNOTATION = "inbound.dev/"
 
 
@@ -55,19 +54,19 @@ class ChannelRef(StrictModel):
 
 
 class TargetRef(ChannelRef):
-    """Whose offsets a reset moves."""
+    """The object whose offsets a reset moves."""
 
     group: Text | None = None
 
 
 class Reference(TargetRef):
-    """Another object of the cluster, where events go."""
+    """Another object of the cluster that receives events."""
 
     address: Text | None = None
 
 
 class Destination(StrictModel):
-    """Where events go: an object, or a URI."""
+    """A receiver of events: an object, or a URI."""
 
     ref: Reference | None = None
     uri: Text | None = None
@@ -76,7 +75,7 @@ class Destination(StrictModel):
 
 
 class KnativeDelivery(StrictModel):
-    """What is done about an event that the subscriber does not take. None: not said here."""
+    """Retries and dead letters of a subscriber; None: not given."""
 
     retry: Any = None
     timeout: Any = None
@@ -105,13 +104,13 @@ class Subscriber(StrictModel):
 
 
 class Subscribable(StrictModel):
-    """Where the subscribers stood in older versions."""
+    """Holds the subscribers in older versions."""
 
     subscribers: Annotated[tuple[Subscriber, ...], BeforeValidator(_list)] = ()
 
 
 class ChannelSpec(StrictModel):
-    """What is asked for."""
+    """The `spec` of a channel."""
 
     numPartitions: Number | None = None
     replicationFactor: Number | None = None
@@ -122,7 +121,7 @@ class ChannelSpec(StrictModel):
 
 
 class ObjectMetadata(StrictModel):
-    """Kubernetes' own; most of it is of no use here."""
+    """The metadata of every Kubernetes object; most keys are not used here."""
 
     name: Name
     namespace: Name = "default"
@@ -152,7 +151,7 @@ class KafkaChannel(StrictModel):
     status: Any = None
 
 
-#: Knative's names of what a subscription may say: keys that a variable's name, which has no case, must find.
+#: Knative's keys of a subscription, for environment variables: their names have no case.
 CAMEL_CASE = (
     *(key for model in (Subscriber, KnativeDelivery) for key in model.model_fields if key != key.lower()),
     "CACerts",
@@ -162,12 +161,12 @@ CAMEL_CASE = (
 
 @dataclass(frozen=True)
 class ChannelManifest:
-    """One channel, and where it stands."""
+    """One channel, and its place in a file."""
 
     channel: KafkaChannel
     places: Places
-    prefix: str  # dotted path of the object in its document; empty for the whole of it
-    #: Subscribers that cannot be used, as they are written, by their path in the object: `channel` is without them.
+    prefix: str  # dotted path of the object in its document; empty for the whole document
+    #: Unusable subscribers, as written, by their path in the object: `channel` is without them.
     left_out: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -177,24 +176,24 @@ class ChannelManifest:
 
     @property
     def subscribers(self) -> list[tuple[str, Subscriber]]:
-        """The subscribers that can be used as far as their form goes, each with its dotted path."""
+        """The subscribers whose form is valid, each with its dotted path."""
         spec = self.channel.spec
         older = spec.subscribable.subscribers if spec.subscribable is not None else ()
         return [*self._placed(SUBSCRIBERS, spec.subscribers), *self._placed(OLDER_SUBSCRIBERS, older)]
 
     @property
     def resolved_sink(self) -> dict[str, str]:
-        """What the cluster says of the channel's own `deadLetterSink`, under its names; empty: not where it listens."""
+        """The status' keys for the channel's own `deadLetterSink`; empty without its URL."""
         status = self.channel.status if isinstance(self.channel.status, Mapping) else {}
         found = {key: status[key] for key in RESOLVED_SINK if isinstance(status.get(key), str)}
         return found if RESOLVED_SINK[0] in found else {}
 
     def at(self, path: str) -> str:
-        """Return the dotted path in the document of what has `path` in the object."""
+        """Return the path in the document for a `path` in the object."""
         return f"{self.prefix}.{path}" if self.prefix else path
 
     def annotations(self) -> dict[str, Any]:
-        """Return the annotations that are meant for inbound, without what they begin with."""
+        """Return inbound's annotations, without their prefix."""
         found = self.channel.metadata.annotations.items()
         return {key.removeprefix(ANNOTATION): value for key, value in found if key.startswith(ANNOTATION)}
 
@@ -206,7 +205,7 @@ class ChannelManifest:
 
 @dataclass(frozen=True)
 class ManifestOrigin:
-    """Where a subscription comes from."""
+    """The place of a subscription in the manifests."""
 
     file: str
     where: str  # file and line
@@ -217,11 +216,11 @@ class ManifestOrigin:
 
     @property
     def channel(self) -> str:
-        """The name of the `KafkaChannel`, as that of a `ChannelManifest`."""
+        """The name of the `KafkaChannel`, as in `ChannelManifest.name`."""
         return f"{self.namespace}.{self.name}"
 
     def refused(self, problem: str) -> RefusedManifest:
-        """Return that it cannot be used."""
+        """Return the refusal of this subscription for `problem`."""
         return RefusedManifest(
             kind=KIND, file=self.file, where=self.where, problem=problem, namespace=self.namespace, name=self.name,
             path=self.path, uid=self.uid,
@@ -230,7 +229,7 @@ class ManifestOrigin:
 
 @dataclass(frozen=True, kw_only=True)
 class RefusedManifest:
-    """One thing that cannot be used, and stops alone."""
+    """One unusable manifest or subscriber, which alone does not run."""
 
     kind: str | None  # None: the file, or a document of it, cannot be read
     file: str
@@ -243,20 +242,20 @@ class RefusedManifest:
 
     @property
     def channel(self) -> str | None:
-        """The name of the `KafkaChannel`, as that of a `ChannelManifest`; None: it is none, or not known."""
+        """The name of the `KafkaChannel`; None: another kind, or not known."""
         known = self.kind == KIND and self.namespace and self.name
         return f"{self.namespace}.{self.name}" if known else None
 
     @property
     def subject(self) -> str:
-        """Its name, for people: `KafkaChannel shop/orders, subscriber u-1`."""
+        """The name for people: `KafkaChannel shop/orders, subscriber u-1`."""
         subscriber = f", subscriber {self.uid or self.path}" if self.path is not None else ""
         return f"{self.kind} {self.namespace}/{self.name}{subscriber}" if self.kind and self.name else self.file
 
     def covers(self, origin: ManifestOrigin, read: Collection[str]) -> bool:
-        """Return whether a subscription that there was before may be missing because of this.
+        """Return whether this refusal may be why an earlier subscription is missing.
 
-        `read` are the names of the channels that can be read: what those do not say any more is gone.
+        `read` are the names of the readable channels: a subscription that one of them has no longer is gone.
         """
         if self.channel is None:
             return self.kind in (None, KIND) and self.file == origin.file and origin.channel not in read
@@ -266,15 +265,12 @@ class RefusedManifest:
 RESET, SUBSCRIPTION = "ResetOffset", "Subscription"
 EARLIEST, LATEST = "earliest", "latest"
 
-#: RFC 3339, with its offset from UTC: without one a time means something else on each machine.
-_TIME = re.compile(
-    r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})",
-    re.ASCII,
-)
+#: RFC 3339, with the offset from UTC: without it, each machine would read another time.
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 
 
 def parse_time(given: str) -> float:
-    """Return the seconds since 1970 of an RFC 3339 time, such as `2026-01-31T02:40:00Z`. Raises ValueError."""
+    """Return the Unix time of `2026-01-31T02:40:00Z` (RFC 3339). Raises ValueError."""
     try:
         if _TIME.fullmatch(given):
             return datetime.fromisoformat(given.upper()).timestamp()
@@ -294,20 +290,20 @@ def _time(value: Any) -> str:
 
 
 class OffsetTarget(StrictModel):
-    """Where to."""
+    """The offset that a reset moves to."""
 
     time: Annotated[str, BeforeValidator(_time)]
 
 
 class ResetSpecPart(StrictModel):
-    """What is asked for."""
+    """The `spec` of a reset."""
 
     offset: OffsetTarget
     ref: TargetRef
 
 
 class ResetOffset(StrictModel):
-    """A command: repositions the offsets of what `spec.ref` names."""
+    """A command that moves the offsets of the object in `spec.ref`."""
 
     apiVersion: Literal["kafka.eventing.knative.dev/v1alpha1"]
     kind: Literal["ResetOffset"]
@@ -318,16 +314,16 @@ class ResetOffset(StrictModel):
 
 @dataclass(frozen=True)
 class ResetManifest:
-    """One `ResetOffset`, and where it stands."""
+    """One `ResetOffset`, and its place in a file."""
 
     name: str  # namespace/name
     where: str  # file and line
     reset: ResetOffset | None
-    problem: str | None = None  # why it is none, with file and line; then it does nothing
+    problem: str | None = None  # why it is not usable, with file and line; then it does nothing
 
 
 class SubscriptionSpec(StrictModel):
-    """The channel of a subscription, which decides topic and group; the rest is not used."""
+    """A subscription's channel, which decides topic and group; the rest is unused."""
 
     channel: ChannelRef
     subscriber: Any = None
@@ -336,13 +332,13 @@ class SubscriptionSpec(StrictModel):
 
 
 class SubscriptionMetadata(ObjectMetadata):
-    """Its uid is what its group is named after."""
+    """The metadata of a subscription: its uid is in its group's name."""
 
     uid: Name
 
 
 class SubscriptionManifest(StrictModel):
-    """Knative's own, `messaging.knative.dev`."""
+    """A `Subscription` of `messaging.knative.dev`."""
 
     apiVersion: Version
     kind: Literal["Subscription"]

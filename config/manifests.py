@@ -1,6 +1,6 @@
 """Reads Knative's manifests: `KafkaChannel`s, `Subscription`s and `ResetOffset`s.
 
-What cannot be used stops alone: a file, a document, an object of a `List`, a subscriber of a channel.
+An unusable file, document, object of a `List` or subscriber of a channel does not stop the others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from inbound.config.values import WRITTEN
 
 M = TypeVar("M", bound=BaseModel)
 
-#: Which of the objects in a file are read, by kind, and what their versions begin with.
+#: The kinds of objects that are read, with the prefixes of their versions.
 _READ = {
     KIND: "messaging.knative.dev/",
     SUBSCRIPTION: "messaging.knative.dev/",
@@ -43,7 +43,7 @@ _READ = {
 }
 #: Other systems have this kind, too.
 _ALSO_OF_OTHERS = frozenset({SUBSCRIPTION})
-#: Kinds of Knative's that look like ours. A kind that is meant to be one of ours is refused, for its channel would end.
+#: Kinds of Knative's that look like ours. A misspelled kind of ours is refused instead of ignored: its channel would end.
 _OTHER_KINDS = ("Channel", "InMemoryChannel")
 _LISTS = ("List", *(f"{kind}List" for kind in _READ))
 _ITEM = re.compile(r"items\[\d{1,9}\](?=$|[.\[])")
@@ -53,22 +53,22 @@ _NAME: TypeAdapter[str] = TypeAdapter(Name)
 
 @dataclass(frozen=True)
 class Manifests:
-    """What the files hold."""
+    """The objects of all files."""
 
     channels: tuple[ChannelManifest, ...]
-    notes: tuple[str, ...]  # what was left out, for people
+    notes: tuple[str, ...]  # lines for people, about ignored objects
     subscriptions: tuple[SubscriptionManifest, ...] = ()
-    #: In the order of the files; those that cannot be used say why.
+    #: In the order of the files; an unusable one has its problem.
     resets: tuple[ResetManifest, ...] = ()
-    #: What cannot be used, but for resets.
+    #: Unusable objects, except resets.
     refused: tuple[RefusedManifest, ...] = ()
 
 
 def parse_manifests(files: Mapping[str, str]) -> Manifests:
-    """Return the objects in `files`: the text of each by its name. A `List` of objects is looked into.
+    """Return the objects in `files`, also those in a `List`.
 
-    What cannot be used does not keep the others from it. Of channels with one name none counts, for which of them is meant
-    unknown.
+    `files` has each file's text by its name. An unusable object does not stop the others. Channels with the same name are all
+    refused: nothing says which one is meant.
     """
     reading = _Reading()
     for filename, written in files.items():
@@ -86,7 +86,7 @@ def parse_manifests(files: Mapping[str, str]) -> Manifests:
 
 
 class _Reading:
-    """One walk over the objects."""
+    """Sorts the objects of documents by kind and usability."""
 
     def __init__(self) -> None:
         self.channels: list[ChannelManifest] = []
@@ -96,14 +96,14 @@ class _Reading:
         self.notes: list[str] = []
 
     def unreadable(self, filename: str, problems: list[str]) -> None:
-        """Take in what of a file cannot be read."""
+        """Refuse the unreadable parts of a file."""
         for problem in problems:
             line = problem.removeprefix(f"{filename}:").partition(":")[0]
             where = f"{filename}:{line}" if line.isdigit() else filename
             self.refused.append(RefusedManifest(kind=None, file=filename, where=where, problem=problem))
 
     def read(self, document: Document) -> None:
-        """Take in each object of a document."""
+        """Read each object of a document."""
         places, tree = document.places, document.tree
         if tree.get("kind") not in _LISTS or "items" not in tree:
             self._take(_Object(document, "", tree, document.found))
@@ -138,7 +138,7 @@ class _Reading:
                 self.notes.append(f"{one.locate('kind')}: a {(kind or 'document without kind')[:100]}{of} is ignored")
         elif kind == RESET:
             self._reset(one)
-        elif one.metadata.get("deletionTimestamp") is not None:  # it waits for its finalizers
+        elif one.metadata.get("deletionTimestamp") is not None:  # deleted, and waiting for its finalizers
             return
         elif kind == SUBSCRIPTION:
             self._subscription(one)
@@ -171,7 +171,7 @@ class _Reading:
             self.subscriptions.append(found)
 
     def _channel(self, one: _Object) -> None:
-        """Take one channel, without the subscribers that cannot be used."""
+        """Add one channel, without its unusable subscribers."""
         channel, problems = one.checked(KafkaChannel)
         by_subscriber: dict[str, list[str]] = {}
         others = []
@@ -201,7 +201,7 @@ class _Reading:
         self._note_annotations(manifest)
 
     def _note_annotations(self, manifest: ChannelManifest) -> None:
-        """Note what annotations say of one subscriber that the channel does not have."""
+        """Note the annotations for a subscriber that the channel does not have."""
         known = {*(one.uid for _, one in manifest.subscribers), *map(_uid_of, manifest.left_out.values())}
         for name in manifest.annotations():
             uid = name.partition(".")[2]
@@ -220,7 +220,7 @@ class _Reading:
             self.resets.append(ResetManifest(f"{reset.metadata.namespace}/{reset.metadata.name}", where, reset))
 
     def unique(self) -> Iterator[ChannelManifest]:
-        """Yield the channels whose name no other one has, one that cannot be used neither; refuse the others."""
+        """Yield the channels with unique names, among unusable ones too; refuse others."""
         given: dict[str, list[str]] = {}
         for one in self.channels:
             given.setdefault(one.name, []).append(one.places.locate(one.at("metadata.name")))
@@ -244,12 +244,12 @@ class _Reading:
 
 @dataclass(frozen=True)
 class _Object:
-    """One object of a document, as it is written."""
+    """One object of a document, as written."""
 
     document: Document
     prefix: str  # its dotted path; empty: the whole document
     tree: dict[str, Any]
-    found: list[tuple[str, str]]  # what is wrong with it as a text: path and line
+    found: list[tuple[str, str]]  # the problems of its YAML: path and line
 
     def path(self, path: str) -> str:
         return f"{self.prefix}.{path}" if self.prefix else path
@@ -259,12 +259,12 @@ class _Object:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Its metadata as they are written; empty where they are no mapping."""
+        """The metadata as written; empty if they are not a mapping."""
         given = self.tree.get("metadata")
         return given if isinstance(given, dict) else {}
 
     def checked(self, model: type[M]) -> tuple[M | None, list[tuple[str, str]]]:
-        """Return it as its model, and each problem as path and line; with a problem None."""
+        """Return it as a `model`, or None; and problems as path, line."""
         document, places = self.document, self.document.places
         problems = list(self.found)
         try:
@@ -288,7 +288,7 @@ def _uid_of(subscriber: Any) -> str | None:
 
 
 def _meant(kind: Any, version: str) -> str | None:
-    """Return which kind of ours one with a slip of the pen is meant to be; None: it is another one."""
+    """Return our kind that a misspelled `kind` means; None: another one."""
     if not isinstance(kind, str) or kind in _OTHER_KINDS or not version.startswith(_READ[KIND]):
         return None
     near = get_close_matches(kind.lower(), [KIND.lower()], n=1, cutoff=0.8)
@@ -296,7 +296,7 @@ def _meant(kind: Any, version: str) -> str | None:
 
 
 def _once(resets: list[ResetManifest]) -> Iterator[ResetManifest]:
-    """Yield the resets; of two with one name the second one does nothing, and says so."""
+    """Yield the resets; a second one with the same name becomes unusable."""
     first: dict[str, str] = {}
     for one in resets:
         other = first.setdefault(one.name, one.where)

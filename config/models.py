@@ -1,8 +1,7 @@
 """The whole configuration as frozen models.
 
-Channels, listeners, tracing and ZooKeeper have files of their own.
-
-Durations are floats of seconds and sizes ints of bytes, under the names that the file uses.
+Channels, listeners, tracing and ZooKeeper have their own files. Names are the keys of the YAML file; durations are floats
+of seconds, sizes ints of bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, WithJs
 from pydantic_core import PydanticCustomError
 
 from inbound.config.channel_models import ChannelConfig, SubscriberSettings
-from inbound.config.kafka_properties import DEFAULT_SERVERS, Scalar, canonical, check, json_schema
+from inbound.config.kafka_properties import DEFAULT_SERVERS, Scalar, canonical
+from inbound.config.kafka_values import check, json_schema
 from inbound.config.listener_models import AdminConfig, IngressConfig, ProfilingConfig
 from inbound.config.tracing_models import TracingConfig
 from inbound.config.units import shown
@@ -53,15 +53,15 @@ def _place(value: Any) -> Path | str:
     if not parts.scheme or not uri.isprintable() or not (parts.netloc or parts.path.strip("/")):
         raise wrong(f"need a folder, or a URI such as s3://bucket/ledger, got {shown(uri)}")
     if parts.password is not None:
-        raise wrong("holds a password; leave it to the environment or role that the file system's client finds itself")
+        raise wrong("holds a password; leave it to the environment or role that the file system's client uses")
     return uri
 
 
 class LedgerConfig(StrictModel):
-    """The record of what was delivered and committed, from which nothing-lost is proven."""
+    """The record of deliveries and commits, which proves that nothing is lost."""
 
     type: Literal["files", "kafka", "none"] = Field(
-        default="files", description="Where it is kept: in files, or in a Kafka topic; `none` keeps no ledger."
+        default="files", description="Where the ledger is kept: in files, or in a Kafka topic; `none` keeps no ledger."
     )
     path: Annotated[
         Path | str,
@@ -70,42 +70,42 @@ class LedgerConfig(StrictModel):
         WithJsonSchema({"type": "string"}),
     ] = Field(
         default=Path("ledger"),
-        description="Folder of the files, relative to the working directory; or a URI such as s3://bucket/ledger, to which "
-        "whole files are shipped (needs pyarrow, extra `ledger`).",
+        description="Folder of the files, relative to the working directory; or a URI such as s3://bucket/ledger, where "
+        "whole files are shipped to (needs pyarrow, extra `ledger`).",
     )
     retention: Annotated[float, duration(over=True)] = Field(
         default=7 * 86400.0, description="How long entries are kept."
     )
     compact: Annotated[bool, BeforeValidator(flag)] | None = Field(
         default=None,
-        description="Make Parquet of files that are written no more. Default: if pyarrow is installed.",
+        description="Convert finished files to Parquet. Default: if pyarrow is installed.",
     )
     spool: Folder | None = Field(
         default=None,
-        description="With a URI: the local folder that files are written to before they are shipped. Default: "
+        description="With a URI: local folder that files are written to before they are shipped. Default: "
         "ledger-spool below inbound's state folder.",
     )
     ship_interval: Annotated[float, duration(1)] = Field(
-        default=30.0, description="With a URI: how long what was written stays in the spool at most, if all goes well."
+        default=30.0, description="With a URI: how long entries stay in the spool at most, while shipping works."
     )
     topic: TopicName = Field(
-        default="inbound-ledger", description="With type kafka: the topic, which is made if it is not there."
+        default="inbound-ledger", description="With type kafka: the topic, which is created if it is missing."
     )
     partitions: Annotated[int, whole(1, 10_000)] = Field(
-        default=8, description="With type kafka: partitions of the topic where it is made."
+        default=8, description="With type kafka: partitions of the topic, if it is created."
     )
     replication_factor: Annotated[int, whole(1, 100)] | None = Field(
         default=None,
-        description="With type kafka: copies of each partition where the topic is made. Default: 3, or one for each broker "
-        "where there are fewer.",
+        description="With type kafka: copies of each partition, if the topic is created. Default: 3, or one for each broker "
+        "if there are fewer.",
     )
     on_failure: Literal["hold", "degrade"] = Field(
-        default="hold", description="When it cannot be written: deliver nothing more, or go on without proof."
+        default="hold", description="If the ledger cannot be written: deliver nothing more, or go on without proof."
     )
 
     @property
     def uri(self) -> str | None:
-        """The URI that files are shipped to; None: they stay where they are written."""
+        """The URI that files are shipped to; None: they stay local."""
         return self.path if self.type == "files" and isinstance(self.path, str) else None
 
     @model_validator(mode="after")
@@ -120,8 +120,8 @@ class ExplainConfig(StrictModel):
 
     interval: Annotated[float, duration(0.5, 3600.0)] = Field(
         default=2.0,
-        description="How often partitions are looked at; one that has something to read and has not advanced for two of these, "
-        "without a pause or a wait that explains it, is reported as stalled.",
+        description="How often partitions are checked. A partition that has something to read and has not advanced for two "
+        "intervals, although it is neither paused nor waiting, is reported as stalled.",
     )
 
 
@@ -133,11 +133,11 @@ class ResetConfig(StrictModel):
         | None
     ) = Field(
         default=None,
-        description="What finds topic and group of a reset's reference: `module:Class`, or an entry point of the group "
-        "`inbound.ref_mappers`; default: the channels and subscriptions of this configuration and its manifests.",
+        description="Class that finds topic and group of a reset's reference: `module:Class`, or an entry point of the group "
+        "`inbound.ref_mappers`; default: the channels and subscriptions of this configuration and its manifests are searched.",
     )
-    # Not in repr: it is the mapper's own what stands there.
-    options: dict[str, Any] = Field(default_factory=dict, repr=False, description="What that mapper is given.")
+    # Not in repr: only the mapper knows whether there are secrets.
+    options: dict[str, Any] = Field(default_factory=dict, repr=False, description="The mapper's options.")
 
 
 def _level(value: Any) -> str:
@@ -158,16 +158,16 @@ class LoggingConfig(StrictModel):
     format: Literal["console", "json"] = Field(
         default="console", description="console: lines for people; json: one object a line, for machines."
     )
-    level: Level = Field(default="info", description="What is less grave than this is left out.")
+    level: Level = Field(default="info", description="The lowest level that is logged.")
     levels: dict[LoggerName, Level] = Field(
         default_factory=dict,
-        description="Level of single loggers and those below them, such as {kafka: warning}. The clients' own lines (kafka, "
-        "kazoo, py4j, confluent_kafka, watchfiles) are critical unless named here: what they mean for a channel inbound "
-        "logs.",
+        description="Levels of single loggers and the loggers below them, such as {kafka: warning}. The loggers of the clients "
+        "(kafka, kazoo, py4j, confluent_kafka, watchfiles) have level critical unless named here: inbound logs what their "
+        "problems mean for a channel.",
     )
     repeat_interval: Annotated[float, duration(0, 3600)] = Field(
         default=5.0,
-        description="A line that repeats is written once in so long, with how many were left out; 0: each time.",
+        description="A repeated line is written once per interval, with the number of lines left out; 0: each time.",
     )
 
 
@@ -186,7 +186,7 @@ def _kafka(value: Any) -> dict[str, Scalar]:
             problems.append(((given,), error, setting))
     if problems:
         raise wrong_at("kafka", problems)
-    # A mounted folder may say where the brokers are.
+    # A mounted folder may name the brokers.
     if "secret" not in properties:
         properties.setdefault("bootstrap.servers", DEFAULT_SERVERS)
     return properties
@@ -199,7 +199,7 @@ def _paths(value: Any) -> list[Path]:
 
 
 def _named(*names: str, needed: str | None = None) -> Callable[[Any], str]:
-    """Return a validator for text in which each of `names` may stand in braces."""
+    """Return a validator of text with `names` in braces; `needed` must occur."""
     allowed = ", ".join(f"{{{name}}}" for name in names)
 
     def check(value: Any) -> str:
@@ -219,22 +219,26 @@ class ControllerConfig(StrictModel):
     """When partitions move between the members of a group."""
 
     rebalance_interval: Annotated[float, duration(1)] = Field(
-        default=60.0, description="Shares are looked at so often, even if nothing triggers it."
+        default=60.0, description="How often the members' shares are checked, even if nothing triggers a check."
     )
     rebalance_delay: Annotated[float, duration()] = Field(
-        default=0.3, description="Changes are collected so long, then one rebalance answers them all."
+        default=0.3, description="How long changes are collected before one rebalance answers them all."
     )
     join_delay: Annotated[float, duration()] = Field(
         default=3.0, description="How long a new session waits before it claims partitions that it did not hold before."
     )
     commit_interval: Annotated[float, duration(at_most=1.0)] = Field(
         default=0.02,
-        description="Commits of all channels are collected so long, then one transaction writes them; the first one at once.",
+        description="How long commits of all channels are collected before one transaction writes them; the first one is written "
+        "at once.",
     )
 
 
 class ManifestsConfig(StrictModel):
-    """Channels as Knative describes them: a consumer group for each subscriber of a `KafkaChannel`."""
+    """Channels from Knative's manifests.
+
+    Each subscriber of a `KafkaChannel` is a consumer group.
+    """
 
     paths: Annotated[
         tuple[Path, ...],
@@ -246,23 +250,23 @@ class ManifestsConfig(StrictModel):
         "`ResetOffset`s with the `Subscription`s that they name; other kinds in them are ignored.",
     )
     topic: Annotated[str, BeforeValidator(_named("namespace", "name"))] = Field(
-        default="{namespace}.{name}", description="Topic of a channel; {namespace} and {name} are its own."
+        default="{namespace}.{name}", description="Topic of a channel; {namespace} and {name} are the channel's."
     )
     group: Annotated[str, BeforeValidator(_named("namespace", "name", "uid", needed="uid"))] = Field(
         default="kafka.{uid}",
-        description="Group of a subscriber; {uid} is its own, {namespace} and {name} its channel's.",
+        description="Group of a subscriber; {uid} is the subscriber's, {namespace} and {name} are its channel's.",
     )
     # Not in repr: headers can hold tokens.
     options: dict[str, Any] = Field(
         default_factory=dict,
         repr=False,
-        description="What every subscriber gets besides what its manifest says, such as ca_file, headers or ordering.",
+        description="Options of every subscriber besides those of its manifest, such as ca_file, headers or ordering.",
     )
     settings: SubscriberSettings = Field(default_factory=SubscriberSettings)
 
 
 class Config(StrictModel):
-    """Everything that `inbound.yaml` says."""
+    """The whole of `inbound.yaml`."""
 
     model_config = ConfigDict(
         json_schema_extra={"anyOf": [{"required": [key]} for key in ("channels", "manifests", "ingress")]},
@@ -285,13 +289,13 @@ class Config(StrictModel):
     tracing: TracingConfig = Field(default_factory=TracingConfig)
     channels: dict[ChannelName, ChannelConfig] = Field(
         default_factory=dict,
-        description="The channels by name; at least one, if there are neither manifests nor an ingress.",
+        description="The channels by name; at least one, unless there are manifests or an ingress.",
         json_schema_extra={"minProperties": 1},
     )
     manifests: ManifestsConfig = Field(default_factory=ManifestsConfig)
-    ingress: IngressConfig | None = Field(default=None, description="Takes CloudEvents in over HTTP; default: none.")
+    ingress: IngressConfig | None = Field(default=None, description="Accepts CloudEvents over HTTP; default: none.")
     profiling: ProfilingConfig | None = Field(
-        default=None, description="Takes profiles of the process, over HTTP; default: none."
+        default=None, description="Serves profiles of the process over HTTP; default: none."
     )
 
     @model_validator(mode="after")

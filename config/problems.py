@@ -1,7 +1,4 @@
-"""Validation errors in the words of the configuration.
-
-Such as `inbound.yaml:12: channels.orders.workers: need ..., got 0`.
-"""
+"""Words validation errors as `inbound.yaml:12: channels.orders.workers: need ..., got 0`."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from inbound.config.document import dotted
 from inbound.config.secrets import is_secret_option
 from inbound.config.units import shown
 
-#: What is needed, by pydantic's type of error; the value given is added.
+#: What is needed, by pydantic's type of error.
 _NEED = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
@@ -49,10 +46,10 @@ def validation_problems(
     model: type[BaseModel] | None = None,
     written: Callable[[str], str | None] | None = None,
 ) -> list[str]:
-    """Return one line per problem: where, which key, what is needed and what was given.
+    """Return one line per problem: place, key, need, and given value.
 
-    `prefix` is the dotted path of what was validated (empty for the whole configuration), `locate` says where a path
-    was set, `written` what stands there. With `model`, unknown keys are answered with the known ones.
+    `prefix` is the dotted path of the validated value (empty for the whole configuration). `locate` returns where a path
+    was set, `written` the text there. With `model`, the problem of an unknown key lists the known ones.
     """
     found = problems_by_path(error, prefix, locate, model=model, written=written)
     return list(dict.fromkeys(line for _, line in found))
@@ -66,7 +63,7 @@ def problems_by_path(
     model: type[BaseModel] | None = None,
     written: Callable[[str], str | None] | None = None,
 ) -> list[tuple[str, str]]:
-    """Return each problem as its dotted path and its line: see `validation_problems`."""
+    """Return the dotted path and the line of each problem: see `validation_problems`."""
     found: list[tuple[str, str]] = []
     for details in error.errors(include_url=False):
         if _only_counts_wrong_entries(details):
@@ -81,7 +78,7 @@ def problems_by_path(
 
 
 def unknown_key(key: str, allowed: Iterable[str]) -> str:
-    """Return what to say about a key that is not known where it stands."""
+    """Return the message for a key that is not among `allowed`."""
     known = sorted(allowed)
     near = get_close_matches(key.lower(), known, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
@@ -89,7 +86,7 @@ def unknown_key(key: str, allowed: Iterable[str]) -> str:
 
 
 def _only_counts_wrong_entries(details: ErrorDetails) -> bool:
-    """Say whether a list is called too short only because its entries, each reported already, were not counted."""
+    # pydantic does not count wrong entries, each of which has its own problem already.
     given = details["input"]
     shortest = details.get("ctx", {}).get("min_length", 0)
     return details["type"] == "too_short" and isinstance(given, (list, tuple)) and len(given) >= shortest
@@ -120,7 +117,7 @@ def _message(details: ErrorDetails, allowed: list[str], written: str | None, hid
     if kind == "too_short":
         return f"need at least {context['min_length']}, got {context['actual_length']}"
     message = _one_line(details["msg"])
-    # Errors of our own say what was given; pydantic's don't.
+    # Our own errors name the given value; pydantic's don't.
     return message if kind == "inbound" or hidden else f"{message[:1].lower()}{message[1:]}, got {got}"
 
 
@@ -133,7 +130,7 @@ def _choice(expected: str, given: Any, got: str) -> str:
 
 
 def _got(given: Any, written: str | None) -> str:
-    """Return what was given, as it stands in the file where YAML made something else of it."""
+    """Return the given value; as written, where YAML read something else."""
     if isinstance(given, bool) and written and written.lower() not in ("true", "false"):
         return f"{written}, which YAML reads as {shown(given)}"
     return shown(given)

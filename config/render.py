@@ -1,4 +1,4 @@
-"""The effective configuration as YAML, with units, and without secrets."""
+"""Writes the effective configuration as YAML, with units, without secrets."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from inbound.config.models import Config, ManifestsConfig
 from inbound.config.schema import in_options
 from inbound.config.secrets import HIDDEN, is_secret_option, is_secret_property, without_credentials
 
-#: Origins stand in one column, but not further right than this for the sake of a few long values.
+#: Origins stand in one column, at most this far right; the origin of a longer value follows it.
 _COLUMN = 60
 
 
 def render(
     config: Config, origins: Mapping[str, str] | None = None, options: Mapping[str, object] | None = None
 ) -> str:
-    """Return `config` as YAML, defaults included. With `origins` each value is followed by where it comes from.
+    """Return `config` as YAML, with its defaults.
 
-    `options`: those of plugins as their models hold them, by dotted path; what the models add is then shown too.
+    With `origins`, each value's origin follows it. `options` are the models of plugins' options, by dotted path: with them
+    the defaults of these are shown too.
     """
     tree = config.model_dump(mode="json")
     if config.manifests == ManifestsConfig():
@@ -38,7 +39,7 @@ def render(
         for plugin in ("processor", "coordinator"):
             if (given := getattr(getattr(channel, plugin), "options", None)) is not None:
                 filled = (options or {}).get(f"channels.{name}.{plugin}.options")
-                # As they were read: not every text that YAML can hold comes through JSON unchanged.
+                # As read: JSON changes some texts that YAML can hold.
                 tree["channels"][name][plugin]["options"] = _filled(given, filled)
     lines = list(_lines(tree, (), origins or {}))
     if origins is None:
@@ -48,7 +49,7 @@ def render(
 
 
 def _filled(given: Mapping[str, Any], model: object) -> Mapping[str, Any]:
-    """Return what was given, then what the model adds to it by default."""
+    """Return the given options, then the model's defaults for the others."""
     if not isinstance(model, BaseModel):
         return given
     fields = {field.alias or name: getattr(model, name) for name, field in type(model).model_fields.items()}
@@ -59,7 +60,7 @@ def _filled(given: Mapping[str, Any], model: object) -> Mapping[str, Any]:
 
 
 def _shown(value: Any, held: object) -> Any:
-    """Return `value`, for which the model holds `held`: what that calls a secret is one under any name."""
+    """Return `value`, hidden where the model's value `held` is a secret."""
     if isinstance(held, (SecretStr, SecretBytes)):
         return HIDDEN
     if isinstance(value, list) and isinstance(held, (list, tuple)) and len(value) == len(held):
@@ -68,7 +69,7 @@ def _shown(value: Any, held: object) -> Any:
 
 
 def _lines(tree: Mapping[str, Any], path: tuple[str, ...], origins: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield each line and, if it holds a value, where that comes from."""
+    """Yield each line with the origin of its value, empty without one."""
     indent = "  " * len(path)
     for key, value in tree.items():
         here = (*path, key)
@@ -83,7 +84,7 @@ def _lines(tree: Mapping[str, Any], path: tuple[str, ...], origins: Mapping[str,
 
 
 def _not_given(key: str, value: Any, channel: Mapping[str, Any]) -> bool:
-    """Say whether it is the one of two keys that was not given, and must not be."""
+    # Of two keys that exclude each other, the one that was not given must not be written.
     if key == "processor":
         return bool(channel.get("subscriptions"))
     return key in ("topics", "topics_pattern", "subscriptions") and not value

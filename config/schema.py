@@ -1,6 +1,6 @@
-"""The models as a schema: keys and annotations, and the JSON Schema.
+"""Finds keys and annotations of the models, and makes the JSON Schema.
 
-Durations and sizes stand in the JSON Schema as they are written, with their units; defaults too.
+The JSON Schema has durations, sizes and defaults as they are written, with their units.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic_core import core_schema
 
 from inbound.config.units import DURATION_UNITS, SIZE_UNITS
 
-#: Where the keys are not those of a model of this package; `*` is any name.
+#: Sections whose keys no model of this package knows; `*` is any name.
 _OPTIONS = (
     ("channels", "*", "processor", "options"),
     ("channels", "*", "coordinator", "options"),
@@ -27,7 +27,7 @@ _OPTIONS = (
 
 
 def alternatives(annotation: Any) -> tuple[Any, ...]:
-    """Return the members of a union, or the annotation alone; `Annotated` and None are taken off."""
+    """Return a union's members, or one annotation, without `Annotated` and None."""
     if get_origin(annotation) is Annotated:
         return alternatives(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
@@ -36,7 +36,7 @@ def alternatives(annotation: Any) -> tuple[Any, ...]:
 
 
 def step(annotation: Any, key: str | int) -> Any:
-    """Return the annotation of what lies under `key`, or None if the key is not known there."""
+    """Return the annotation of the value under `key`; None: an unknown key."""
     for part in alternatives(annotation):
         origin = get_origin(part) or part
         if part is Any:
@@ -54,7 +54,7 @@ def step(annotation: Any, key: str | int) -> Any:
 
 
 def keys(annotation: Any) -> list[str]:
-    """Return the keys that the model, or any model of the union, has; none for what is no model."""
+    """Return the keys of a model, or of a union's models."""
     found: dict[str, None] = {}
     for part in alternatives(annotation):
         if isinstance(part, type) and issubclass(part, BaseModel):
@@ -63,12 +63,12 @@ def keys(annotation: Any) -> list[str]:
 
 
 def is_section(annotation: Any) -> bool:
-    """Say whether something of this annotation has keys of its own, so that it cannot be set as one value."""
+    """Say whether a value has keys, so that no flag sets it."""
     return bool(keys(annotation)) or any((get_origin(part) or part) is dict for part in alternatives(annotation))
 
 
 def tagged(annotation: Any, tag: str | int) -> Any:
-    """Return the member of a union that has this `Tag`, or None."""
+    """Return the union's member with this `Tag`, or None."""
     if get_origin(annotation) is Annotated:
         inner, *metadata = get_args(annotation)
         return inner if Tag(str(tag)) in metadata else tagged(inner, tag)
@@ -78,7 +78,7 @@ def tagged(annotation: Any, tag: str | int) -> Any:
 
 
 def in_options(path: Sequence[str]) -> bool:
-    """Say whether `path` is the `options` of a plugin, a subscription, or below: keys there are the plugin's own."""
+    """Say whether `path` is in a plugin's options, or in a subscription."""
     return any(
         len(path) >= len(options) and all(part in ("*", key) for part, key in zip(options, path, strict=False))
         for options in _OPTIONS
@@ -86,9 +86,9 @@ def in_options(path: Sequence[str]) -> bool:
 
 
 def walk(annotation: Any, place: Sequence[str | int]) -> tuple[list[str | int], Any]:
-    """Follow pydantic's `loc`. Returns it as a path of the file, and the annotation around its last part.
+    """Return pydantic's `loc` as a path of the file, and its model.
 
-    What pydantic puts in besides keys is left out: the tags of unions, and `[key]` for a mapping's key.
+    The model is the annotation around the path's last part. The tags of unions and `[key]`, which pydantic adds, are left out.
     """
     path: list[str | int] = []
     around = here = annotation
@@ -98,7 +98,7 @@ def walk(annotation: Any, place: Sequence[str | int]) -> tuple[list[str | int], 
         below = step(here, part)
         if below is None and len(alternatives(here)) > 1:
             here = around = tagged(here, part) or here
-            continue  # the name of a union's member
+            continue  # the tag of a union's member
         path.append(part)
         around, here = here, below
     return path, around
@@ -117,18 +117,18 @@ _UNITS = {
 
 
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the schema of one model; bounds of durations and sizes stand in `$comment` until `with_units`."""
+    """Return a model's schema; bounds of quantities are in `$comment`: see `with_units`."""
     return model.model_json_schema(schema_generator=_Generator)
 
 
 def schemas_of(models: Sequence[type[BaseModel]]) -> tuple[dict[type[BaseModel], Any], dict[str, Any]]:
-    """Return a reference to the schema of each model, and the definitions that they refer to."""
+    """Return a reference to each model's schema, and the shared definitions."""
     found, shared = models_json_schema([(model, "validation") for model in models], schema_generator=_Generator)
     return {model: found[model, "validation"] for model in models}, shared.get("$defs", {})
 
 
 def with_units(schema: Any) -> Any:
-    """Return a copy of `schema` in which the description of each duration and size names the units and the bounds."""
+    """Return a copy with units and bounds in descriptions of quantities."""
     if isinstance(schema, list):
         return [with_units(part) for part in schema]
     if not isinstance(schema, dict):
@@ -143,13 +143,13 @@ def with_units(schema: Any) -> Any:
 
 
 def schema_alternatives(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the schemas that a value may follow, one of them at a time."""
+    """Return the schemas of which a value follows one."""
     found: list[dict[str, Any]] = schema.get("anyOf") or schema.get("oneOf") or [schema]
     return found
 
 
 class _Generator(GenerateJsonSchema):
-    """pydantic's generator, with defaults as people write them, and strict keys."""
+    """pydantic's generator, with defaults as written, and strict keys."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False  # it would repeat the key

@@ -1,4 +1,4 @@
-"""Values that are never shown: not in logs, errors or `check --show`."""
+"""Hides secrets in logs, errors and `check --show`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from urllib.parse import quote, quote_plus
 HIDDEN = "***"
 
 _WORDS = ("password", "secret", "jaas", "passphrase", "token", "credential", "apikey", "privatekey", "authorization")
-#: Kafka properties that only sound like secrets: a folder's path, URLs, whose credentials are hidden by themselves.
+#: Kafka properties that only sound like secrets: a folder's path, and a URL, whose credentials `without_credentials` hides.
 _PLAIN = ("secret", "sasl.oauthbearer.token.endpoint.url")
 
 
 def is_secret_property(name: str) -> bool:
-    """Say whether a Kafka property's value is hidden. Wide on purpose: `key` also hides where a key store lies."""
+    """Say whether a Kafka property's value is hidden."""
     if name in _PLAIN:
         return False
+    # Wide on purpose: `key` also hides the path of a key store.
     return "key" in name.lower() or is_secret_option(name)
 
 
@@ -31,9 +32,9 @@ def is_secret_option(name: str) -> bool:
 
 
 def without_credentials(text: str) -> str:
-    """Return `text` without what a URL or a header's value in it tells: the user and password, secret parameters."""
+    """Return `text` without users, passwords, secret parameters and tokens in URLs."""
     text = re.sub(r"(?<=://)[^/?#\s@]*@", f"{HIDDEN}@", text)
-    # A name without a value is taken, too, so that what has been looked at is never looked at again.
+    # A name without a value matches, too, so that no character is looked at twice.
     text = re.sub(r"(?<=[?&])([^=&#\s]++)(=[^&#\s]*+)?", _parameter, text)
     return re.sub(r"(?i)\b(bearer|basic) [a-z0-9+/=._~-]{8,}", rf"\1 {HIDDEN}", text)
 
@@ -42,11 +43,11 @@ def _parameter(match: re.Match[str]) -> str:
     return f"{match[1]}={HIDDEN}" if match[2] and is_secret_option(match[1]) else match[0]
 
 
-#: Shorter ones are hidden only where they stand alone: hidden anywhere, they would make other words unreadable.
+#: Shorter ones are hidden only as whole words: hidden anywhere, they would make other words unreadable.
 LONG_ENOUGH = 6
-#: Shorter is no secret, but a letter that every line has.
+#: A shorter text is no secret, but a letter that every line has.
 SHORTEST = 3
-#: More are not remembered: passwords that change every minute must not fill the memory.
+#: The most values that are remembered: passwords that change every minute must not fill the memory.
 MOST = 4096
 _PASSWORD_IN_JAAS = re.compile(
     r"""password\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""", re.IGNORECASE
@@ -56,7 +57,7 @@ _FURTHER_LINES = re.compile(r"[^\s-][^\r\n]{19,}")
 
 
 class KnownSecrets:
-    """Values to hide, in all their likely written forms. Any thread."""
+    """Hides values in all their likely written forms. Any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -64,7 +65,7 @@ class KnownSecrets:
         self._pattern: re.Pattern[str] | None = None
 
     def remember(self, *values: str | bytes | None) -> None:
-        """Hide `values` from now on; None and what is shorter than three characters are passed over."""
+        """Hide `values` from now on, except None and those below `SHORTEST`."""
         forms = [form for value in values for form in _forms(value)]
         with self._lock:
             new = [form for form in forms if form not in self._forms]
@@ -73,12 +74,12 @@ class KnownSecrets:
             self._forms.update(dict.fromkeys(new))
             while len(self._forms) > MOST:
                 del self._forms[next(iter(self._forms))]
-            # The longest first: of two that begin alike the other would leave an end to be seen.
+            # The longest first: a shorter one with the same beginning would leave the end visible.
             longest_first = sorted(self._forms, key=len, reverse=True)
             self._pattern = re.compile("|".join(map(_expression, longest_first)))
 
     def remember_in(self, settings: Any, secret: bool = False) -> None:
-        """Hide the values in `settings` whose names say that they are secrets, at any depth."""
+        """Hide the values with secret names in `settings`, at any depth."""
         if isinstance(settings, Mapping):
             for name, value in settings.items():
                 self.remember_in(value, secret or is_secret_setting(str(name)))
@@ -89,7 +90,7 @@ class KnownSecrets:
             self.remember(settings)
 
     def hide(self, text: str) -> str:
-        """Return `text` without what is remembered, and without credentials that stand in URLs and headers."""
+        """Return `text` without remembered values, and `without_credentials`."""
         pattern = self._pattern
         if pattern is not None:
             text = pattern.sub(HIDDEN, text)
@@ -102,7 +103,7 @@ def _forms(value: str | bytes | None) -> list[str]:
     if value is None:
         return []
     parts = [value, value.strip(), *("".join(found) for found in _PASSWORD_IN_JAAS.findall(value))]
-    if "\n" in value:  # such as a key: a library may show a line of it
+    if "\n" in value:  # a key, for example: a library may show one of its lines
         parts += _FURTHER_LINES.findall(value)
     scheme, _, rest = value.strip().partition(" ")
     if scheme.lower() in {"bearer", "basic"}:
@@ -124,10 +125,10 @@ def _expression(form: str) -> str:
 
 
 def is_secret_setting(name: str) -> bool:
-    """Say whether the setting of that name holds a secret itself, and does not say where one lies."""
+    """Say whether the setting holds a secret, and not a secret's path."""
     return (is_secret_option(name) or name == "ssl.keystore.key") and not name.lower().endswith(_PLACES)
 
 
-#: Those of this process.
+#: The secrets of this process.
 KNOWN = KnownSecrets()
 remember, hide = KNOWN.remember, KNOWN.hide

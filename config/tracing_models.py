@@ -1,6 +1,6 @@
-"""Tracing: where spans go, how many; also by Knative's mounted ConfigMaps. Pure.
+"""The tracing section, and Knative's mounted ConfigMaps for it. Pure.
 
-Keys of those that are not about tracing, and `_example`, are left alone. Missing keys have Knative's defaults.
+Keys of ConfigMaps for other things than tracing, and `_example`, are ignored. Missing keys have Knative's defaults.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from inbound.config.values import (
     wrong,
 )
 
-#: Where a collector listens that is on this machine, by backend.
+#: Paths of collectors, and the URL of a collector on this machine, by backend.
 PATHS = {"otlp": "/v1/traces", "zipkin": "/api/v2/spans"}
 DEFAULT_ENDPOINTS = {
     "otlp": f"http://127.0.0.1:4318{PATHS['otlp']}",
     "zipkin": f"http://127.0.0.1:9411{PATHS['zipkin']}",
 }
-#: What a mounted folder says in place of the section.
+#: Keys that a mounted folder sets instead of the section.
 _MOUNTED = ("backend", "endpoint", "sample_rate")
 
 
 def rate(value: Any) -> float:
-    """Return `value` if it is a part of all: 0 to 1."""
+    """Return `value` if it is a fraction, 0 to 1."""
     is_number = isinstance(value, (OutsideText, int, float)) and not isinstance(value, bool)
     try:
         number = float(value) if is_number else -1.0
@@ -52,10 +52,13 @@ def _is_name(name: str) -> bool:
 
 
 class TracingConfig(StrictModel):
-    """Traces of events from the ingress to the subscriber, by OpenTelemetry; needs the extra `tracing`."""
+    """Traces of events from the ingress to the subscriber, by OpenTelemetry.
+
+    Needs the extra `tracing`.
+    """
 
     backend: Literal["none", "otlp", "zipkin"] = Field(
-        default="none", description="How spans are sent: OTLP over HTTP, or to Zipkin. With none nothing is traced."
+        default="none", description="How spans are sent: OTLP over HTTP, or to Zipkin; none: nothing is traced."
     )
     # Not in repr: a query can hold a token.
     endpoint: Annotated[str, BeforeValidator(http_url)] | None = Field(
@@ -68,11 +71,11 @@ class TracingConfig(StrictModel):
         float, BeforeValidator(rate), WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})
     ] = Field(
         default=0.1,
-        description="Which part of the traces that begin here is recorded, from 0 to 1; of a trace that began elsewhere, "
-        "its origin has decided.",
+        description="Fraction of the traces begun here that is recorded, from 0 to 1; whether a trace begun elsewhere is recorded "
+        "was decided there.",
     )
     service_name: Annotated[str, text_that(_is_name, "a name")] = Field(
-        default="inbound", description="What spans name as their service."
+        default="inbound", description="Name of the service in spans."
     )
     headers: Annotated[
         dict[str, Annotated[str | HeaderFile, BeforeValidator(header_value)]], AfterValidator(header_names)
@@ -82,14 +85,14 @@ class TracingConfig(StrictModel):
         description="Sent to the collector with every request; {file: path} for secrets.",
     )
     ca_file: SecretFile | None = Field(
-        default=None, description="Who may sign the collector's certificate; default: the system's."
+        default=None, description="Authorities of the collector's certificate; default: the system's."
     )
     timeout: Annotated[float, duration(0.1, 30)] = Field(
         default=10.0, description="Time for one request to the collector."
     )
     folder: Folder | None = Field(
         default=None,
-        description="A mounted `config-tracing`, with Knative's keys: it says backend, endpoint and sample_rate, and is read "
+        description="A mounted `config-tracing`, with Knative's keys: it sets backend, endpoint and sample_rate, and is read "
         "again when it changes.",
     )
     observability_folder: Folder | None = Field(
@@ -101,7 +104,7 @@ class TracingConfig(StrictModel):
     @model_validator(mode="after")
     def _check(self) -> TracingConfig:
         by = next((name for name in ("folder", "observability_folder") if getattr(self, name) is not None), None)
-        said = f"is set by {by}, in what is mounted there; remove one of the two"
+        said = f"is set by the files in tracing.{by}; remove one of the two"
         refuse("TracingConfig", *((by and name in self.model_fields_set, name, said) for name in _MOUNTED))
         return self
 
@@ -112,12 +115,12 @@ class TracingConfig(StrictModel):
 #: The keys that are read.
 TRACING_KEYS = frozenset({"backend", "debug", "enable", "sample-rate", "zipkin-endpoint"})
 OBSERVABILITY_KEYS = frozenset({"tracing-endpoint", "tracing-protocol", "tracing-sampling-rate"})
-#: Knative's own defaults, of the one and of the other.
+#: Knative's defaults: of `config-tracing`, and of `config-observability`.
 _SAMPLE_RATE, _SAMPLING_RATE = "0.1", "0"
 
 
 class MountedTracing(NamedTuple):
-    """What a folder says."""
+    """The settings of a mounted folder."""
 
     backend: str  # none, otlp, zipkin
     endpoint: str | None
@@ -125,13 +128,13 @@ class MountedTracing(NamedTuple):
 
 
 def from_config_tracing(files: Mapping[str, str]) -> MountedTracing:
-    """Return what the files of a `config-tracing` say, by their names.
+    """Return the settings of a `config-tracing`, given its files by name.
 
     Raises:
         ValueError: a value cannot be used; the text begins with its key.
     """
     given = {name: text.strip() for name, text in files.items() if text.strip()}
-    # `enable` is what older versions had for `backend`.
+    # Older versions had `enable` instead of `backend`.
     backend = given.get("backend", "zipkin" if file_flag(given, "enable") else "none")
     if backend not in ("none", "zipkin"):
         raise ValueError("backend: need none or zipkin; others are set in `tracing` of the configuration")
@@ -142,7 +145,9 @@ def from_config_tracing(files: Mapping[str, str]) -> MountedTracing:
 
 
 def from_config_observability(files: Mapping[str, str]) -> MountedTracing | None:
-    """Return what the files of a `config-observability` say, by their names; None: it says nothing about tracing.
+    """Return the settings of a `config-observability`, given its files by name.
+
+    None: it sets nothing about tracing.
 
     Raises:
         ValueError: a value cannot be used; the text begins with its key.

@@ -1,7 +1,7 @@
-"""Durations and sizes as the configuration writes them: `300ms`, `7d`, `1MiB`.
+"""Parses and formats durations, sizes and rates: `300ms`, `7d`, `1MiB`, `500/s`.
 
 In code a duration is a float of seconds and a size an int of bytes. In text both need a unit: `session_timeout: 10`
-could be seconds or, as in Kafka's own properties, milliseconds, so it is refused instead of guessed.
+could be seconds or, as in Kafka's properties, milliseconds, so it is refused instead of guessed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SIZE_UNITS: Mapping[str, int] = {
 
 MIB = 2**20
 
-#: Waiting longer than this on a threading.Event overflows on some platforms; so long a wait is a mistake.
+#: A longer wait on a threading.Event overflows on some platforms, and is a mistake.
 LONGEST = 100 * 365 * 86400.0
 
 #: One exbibyte: beyond any machine, and far below where digits alone would cost time.
@@ -41,8 +41,8 @@ LARGEST = 2**60
 #: At most 20 digits a side: enough for `LARGEST`, and no text costs more than a blink.
 _QUANTITY = re.compile(r"(-?[0-9]{1,20}(?:\.[0-9]{1,20})?)([A-Za-z]*)", re.ASCII)
 
-#: Days, hours, minutes, seconds; a fraction only in the last. Years and months have no fixed length, and Knative's own
-#: library refuses what has no number of seconds, too. A comma may stand for the point, as the standard has it.
+#: Weeks, or days, hours, minutes and seconds; only seconds have a fraction, after a point or a comma (ISO 8601). Years and
+#: months have no fixed length; Knative's own library refuses them, too.
 _ISO = re.compile(
     r"P(?:(?P<w>\d{1,9})W|(?:(?P<d>\d{1,9})D)?(?:T(?:(?P<h>\d{1,9})H)?(?:(?P<m>\d{1,9})M)?(?:(?P<s>\d{1,9}(?:[.,]\d{1,9})?)S)?)?)",
     re.ASCII,
@@ -55,7 +55,7 @@ _SIZE_RULE = f"need a size such as 1MiB (units: {', '.join(SIZE_UNITS)})"
 
 
 def parse_duration(value: Any) -> float:
-    """Return the seconds of `value`, a text such as `10s`; 0 needs no unit. Raises ValueError."""
+    """Return the seconds of `10s`; 0 needs no unit. Raises ValueError."""
     seconds = float(_amount(value, DURATION_UNITS, _DURATION_RULE))
     if seconds > LONGEST:
         raise ValueError(f"need at most 100 years, got {shown(value)}")
@@ -74,7 +74,7 @@ def parse_iso_duration(text: str) -> float:
 
 
 def parse_size(value: Any) -> int:
-    """Return the bytes of `value`, a text such as `1MiB`; 0 needs no unit. Raises ValueError."""
+    """Return the bytes of `1MiB`; 0 needs no unit. Raises ValueError."""
     count = _amount(value, SIZE_UNITS, _SIZE_RULE)
     if count != int(count):
         raise ValueError(f"need a whole number of bytes, got {shown(value)}")
@@ -84,7 +84,7 @@ def parse_size(value: Any) -> int:
 
 
 def parse_rate(value: Any) -> float:
-    """Return the events per second of `value`: a number, or a text such as `1000/s`. Raises ValueError."""
+    """Return the rate of a number or of `1000/s`. Raises ValueError."""
     return float(_amount(value.removesuffix("/s") if isinstance(value, str) else value, {"": 1}, _RATE_RULE))
 
 
@@ -94,7 +94,7 @@ def format_rate(per_second: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return `seconds` with the largest unit that needs no decimals; `parse_duration` gives the same number back."""
+    """Return `seconds`, exactly, with the largest unit that needs no decimals."""
     exact = Decimal(repr(float(seconds)))
     for unit in reversed(list(DURATION_UNITS)):
         count = exact / DURATION_UNITS[unit]
@@ -112,7 +112,7 @@ def format_size(count: int) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return `value` as an error message names it: on one line, a long one shortened."""
+    """Return `value` for an error message: on one line, and short."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -130,7 +130,7 @@ def shown(value: Any) -> str:
 
 
 def _amount(value: Any, units: Mapping[str, Decimal | int], rule: str) -> Decimal:
-    """Return the number in `10s` times its unit; only 0 passes without one. Raises ValueError that begins with `rule`."""
+    """Return number times unit, which only 0 may lack. Raises ValueError."""
     usable = isinstance(value, (str, int, float)) and not isinstance(value, bool)
     match = _QUANTITY.fullmatch(str(value)) if usable else None
     if not match or (match[2] not in units and (Decimal(match[1]) or match[2])):

@@ -1,6 +1,6 @@
-"""The kinds of value: text, numbers, durations, sizes, names, addresses.
+"""The kinds of values: text, numbers, durations, sizes, names, addresses.
 
-Each says in its error what is needed and what was given, in the words of the configuration and not of pydantic.
+Their errors name what is needed and what was given, in the words of the configuration instead of pydantic's.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from inbound.config.units import (
     shown,
 )
 
-#: Validation context of values that a person wrote: durations and sizes must carry a unit. Code that builds a model
-#: by hand gives plain seconds and bytes, which are what the attributes hold.
+#: Validation context of values that a person wrote: durations and sizes must have a unit. Code that makes a model gives
+#: plain seconds and bytes.
 WRITTEN = {"written": True}
-#: Something wrong: its place below the value under validation, the error, and the value.
+#: The place of a problem below the validated value, the error, and the value there.
 Problem = tuple[tuple[str | int, ...], PydanticCustomError, Any]
 
 
 class StrictModel(BaseModel):
-    """Base of all models: frozen, and no key that it doesn't know."""
+    """Base of all models: frozen, and unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
@@ -57,22 +57,22 @@ class OutsideText(str):
 
 
 def wrong(message: str, kind: str = "inbound") -> PydanticCustomError:
-    """Return an error that pydantic reports with `message` as it is (braces included)."""
+    """Return an error that pydantic reports with `message`, braces included."""
     return PydanticCustomError(kind, "{message}", {"message": message})
 
 
 def wrong_at(title: str, problems: list[Problem]) -> ValidationError:
-    """Return one error for several problems, each at its own place below the value under validation."""
+    """Return one error for several problems, each at its place."""
     details = [InitErrorDetails(type=error, loc=place, input=value) for place, error, value in problems]
     return ValidationError.from_exception_data(title, details)
 
 
-#: What a value must not be: whether it is so, the key (or the place below the value), and the message.
+#: A rule: whether it is broken, the key (or the place below the value), and the message.
 Rule = tuple[object, str | tuple[str | int, ...], str]
 
 
 def refuse(title: str, *rules: Rule) -> None:
-    """Raise one error for all rules that are broken, each at its own place."""
+    """Raise one error for all broken rules, each at its place."""
     problems: list[Problem] = [
         ((place,) if isinstance(place, str) else place, wrong(message), None)
         for broken, place, message in rules
@@ -83,19 +83,19 @@ def refuse(title: str, *rules: Rule) -> None:
 
 
 def text(value: Any) -> str:
-    """Return `value` if it is text. YAML reads an unquoted `no` as false and `1` as a number: both are refused."""
-    if not isinstance(value, str):
+    """Return `value` if it is text."""
+    if not isinstance(value, str):  # YAML reads an unquoted `no` as false and `1` as a number
         raise need_text(value)
     return str(value)
 
 
 def need_text(value: Any) -> PydanticCustomError:
-    """Return the error for something that should be text; the loader adds what was really written."""
+    """Return the error for a value other than text; `problems` completes it."""
     return wrong(f"need text, got {shown(value)}", "need_text")
 
 
 def text_that(holds: Callable[[str], object], need: str) -> BeforeValidator:
-    """Text for which `holds` is true; `need` is what the error says is needed."""
+    """Text for which `holds` is true; the error asks for `need`."""
 
     def check(value: Any) -> str:
         given = text(value)
@@ -112,7 +112,7 @@ def is_label(name: str) -> bool:
 
 
 def mapping(need: str) -> BeforeValidator:
-    """A mapping; `need` is what the error says is needed."""
+    """A mapping; the error asks for `need`."""
 
     def check(value: Any) -> Any:
         if not isinstance(value, Mapping):
@@ -123,7 +123,7 @@ def mapping(need: str) -> BeforeValidator:
 
 
 def not_empty(problem: str) -> AfterValidator:
-    """A list or a mapping with something in it; `problem` is what the error says."""
+    """A list or a mapping with entries; `problem` is the error."""
 
     def check(value: Any) -> Any:
         if not value:
@@ -141,21 +141,21 @@ def _whole(value: Any) -> int:
     return value
 
 
-@dataclass(frozen=True, eq=False)  # hashed by identity, for `Annotated[...] | None` asks for a hash
+@dataclass(frozen=True, eq=False)  # hashed by identity: `Annotated[...] | None` needs a hash
 class Quantity:
-    """Goes into `Annotated`: a count, a duration or a size, with bounds."""
+    """A count, duration, size or rate with bounds, for `Annotated`."""
 
     parse: Callable[[Any], float]
     show: Callable[[Any], str]
     schema: JsonSchemaValue | None
     at_least: float
     at_most: float | None
-    over: bool = False  # `at_least` itself is too little
+    over: bool = False  # more than `at_least` is needed
 
     def _validate(self, value: Any, info: core_schema.ValidationInfo) -> float:
         by_hand = self.schema and type(value) in (int, float) and not (info.context or {}).get("written")
         number = value if by_hand else self._parsed(value)
-        # Written so that NaN, which compares false with everything, is refused.
+        # NaN, which compares false with everything, must be refused.
         if not (number > self.at_least if self.over else number >= self.at_least):
             rule = "more than" if self.over else "at least"
             raise wrong(f"need {rule} {self.show(self.at_least)}, got {self._got(value, number)}")
@@ -182,9 +182,9 @@ class Quantity:
         if self.schema is None:
             bounds = {"minimum": self.at_least} | ({} if self.at_most is None else {"maximum": self.at_most})
             return {"type": "integer", **bounds}
-        # No pattern can hold the bounds: `schema.py` makes words of them.
+        # No pattern can hold the bounds: `schema.py` puts them into the description.
         result = {**self.schema, "$comment": self._bounds()}
-        if not self.over and self.at_least <= 0:  # 0 alone may go without a unit
+        if not self.over and self.at_least <= 0:  # 0 needs no unit
             pattern = f"{self.schema['pattern']}|^0+(\\.0+)?$"
             result |= {"type": ["string", "integer"], "minimum": 0, "maximum": 0, "pattern": pattern}
         return result
@@ -199,24 +199,21 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Matching:
-    """Goes into `Annotated`: text that a pattern matches whole.
-
-    Called, it checks a value.
-    """
+    """Text that a pattern matches whole, for `Annotated`; called, checks a value."""
 
     pattern: str
-    need: str  # what the error says is needed, such as `a Kafka topic`
-    without: tuple[str, ...] = ()  # what the pattern matches and is refused all the same
+    need: str  # what the error asks for, such as `a Kafka topic`
+    without: tuple[str, ...] = ()  # texts that are refused although the pattern matches
 
     def __call__(self, value: Any) -> str:
-        """Return `value` if it is such a text."""
+        """Return `value` if it matches."""
         given = text(value)
         if not self.matches(given):
             raise wrong(f"need {self.need}, got {shown(given)}")
         return given
 
     def matches(self, given: str) -> bool:
-        """Whether a text is such a one."""
+        """Say whether `given` matches."""
         return re.fullmatch(self.pattern, given) is not None and given not in self.without
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -238,7 +235,7 @@ def duration(at_least: float = 0.0, at_most: float | None = None, *, over: bool 
 
 
 def iso_duration(*, over: bool = False) -> Quantity:
-    """Seconds, written as ISO 8601 or with a unit. `over`: more than 0."""
+    """Seconds (`over`: above 0), written as ISO 8601 or with a unit."""
     schema = {
         "title": "ISO 8601 duration",
         "type": "string",
@@ -259,7 +256,7 @@ def size(at_least: int = 0, at_most: int | None = None) -> Quantity:
 
 
 def rate() -> Quantity:
-    """Events per second, more than 0: a number, or a text such as `1000/s`."""
+    """A rate per second above 0: a number, or `1000/s`."""
     text = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(/s)?$", "examples": ["1000/s"]}
     number = {"type": "number", "exclusiveMinimum": 0}
     return Quantity(parse_rate, format_rate, {"title": "rate", "anyOf": [number, text]}, 0.0, None, over=True)
@@ -271,7 +268,7 @@ def _quantity_schema(kind: str, units: Iterable[str], example: str) -> JsonSchem
 
 
 def entries(value: Any) -> Any:
-    """Return the list that was given; from the environment, `a,b` stands for `[a, b]`, which may be written too."""
+    """Return a list; a variable may be `a,b` or `[a, b]`."""
     if isinstance(value, OutsideText):
         if value[:1] == "[" and value[-1:] == "]":
             value = value[1:-1]
@@ -282,30 +279,30 @@ def entries(value: Any) -> Any:
 
 
 _HOST = r"\[?[A-Za-z0-9._:-]+\]?"
-#: For the JSON Schema: near enough, where `is_module_class` is exact.
+#: For the JSON Schema; `is_module_class` is exact.
 MODULE_CLASS = r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*"
 
 
 def is_module_class(name: str) -> bool:
-    """Say whether `name` can be a class as plugins are named: `module:Class`."""
+    """Say whether `name` has the form of a plugin's class: `module:Class`."""
     module, colon, attribute = name.partition(":")
     return bool(colon) and all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")])
 
 
-#: What Kafka allows as a topic's name.
+#: A topic's name, as Kafka allows it.
 topic_name = Matching(
     r"[a-zA-Z0-9._-]{1,249}", "a Kafka topic (1 to 249 of a-z A-Z 0-9 . _ -, not . or ..)", without=(".", "..")
 )
-#: What can name a channel: it appears in commands, URLs, metrics and environment variables.
+#: A channel's name, which appears in commands, URLs, metrics and environment variables.
 channel_name = Matching(
     r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}", "a channel name (1 to 100 of a-z A-Z 0-9 . _ -, first a letter or digit)"
 )
-#: What ZooKeeper refuses in a path, and the slash, which would make two parts of one.
+#: Characters that ZooKeeper refuses in a path, and the slash, which separates parts.
 _NOT_IN_A_PATH = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 
 
 def path_part(value: Any) -> str:
-    """Return `value` if it can be one part of a ZooKeeper path, as groups and consumer ids must."""
+    """Return `value` if it can be one part of a ZooKeeper path."""
     name = text(value)
     if not name.strip():
         raise wrong("need a name, got empty text")
@@ -319,7 +316,7 @@ def path_part(value: Any) -> str:
 
 
 def split_address(address: str) -> tuple[str, int | None] | None:
-    """Return host and port of `host:port`, `[::1]:port` or `host` (port None); None if it is no address."""
+    """Return host and perhaps port of `host:port`, `[::1]:port`, `host`; None: no address."""
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%]+)\]|([A-Za-z0-9._-]+))(?::([0-9]{1,5}))?", address, re.ASCII)
     if not match or (match[3] and int(match[3]) > 65535):
         return None
@@ -327,7 +324,7 @@ def split_address(address: str) -> tuple[str, int | None] | None:
 
 
 def host_name(value: Any) -> str:
-    """Return the name of a host, in lower case, as it stands in the header `Host`, without its port."""
+    """Return a host name, as in the header `Host`, in lower case."""
     host = text(value).lower()
     if not re.fullmatch(_HOST, host) or has_port(host):
         raise wrong(f"need the name of a host without a port, got {shown(host)}")
@@ -335,16 +332,16 @@ def host_name(value: Any) -> str:
 
 
 def has_port(address: str) -> bool:
-    """Say whether this is an address with a port."""
+    """Say whether `address` has a port."""
     return (split_address(address) or ("", None))[1] is not None
 
 
 def path_to(what: str, *, secret: bool = False) -> Callable[[Any], Path]:
-    """Return what checks the path of `what`; of a secret's file the error does not show it: it may be the secret."""
+    """Return a check for the path of `what`; errors hide a `secret`."""
 
     def check(value: Any) -> Path:
         given = str(value) if isinstance(value, Path) else text(value)
-        if not given.strip() or not given.isprintable():
+        if not given.strip() or not given.isprintable():  # the secret itself may have been given
             raise wrong(f"need the path of {what}" + ("" if secret else f", got {shown(given)}"))
         return Path(given)
 
@@ -369,7 +366,7 @@ def flag(value: Any) -> bool:
 
 
 def file_flag(files: Mapping[str, str], name: str) -> bool:
-    """Return whether the mounted file of this name says true, as Knative reads it. Raises ValueError."""
+    """Return whether the file `name` is true, as in Knative. Raises ValueError."""
     given = files.get(name, "false").lower()
     if given not in ("true", "false", "1", "0", "t", "f"):
         raise ValueError(f"{name}: need true or false")
@@ -377,7 +374,7 @@ def file_flag(files: Mapping[str, str], name: str) -> bool:
 
 
 def matching(pattern: str) -> WithJsonSchema:
-    """Text of this pattern, for the JSON Schema; a validator beside it says what is wrong in words."""
+    """The pattern of text in the JSON Schema; a validator checks it."""
     return WithJsonSchema({"type": "string", "pattern": f"^{pattern}$"})
 
 

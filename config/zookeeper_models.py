@@ -1,4 +1,4 @@
-"""The ZooKeeper ensemble: how to reach it, and as whom."""
+"""The ZooKeeper ensemble: servers, TLS and authentication."""
 
 from __future__ import annotations
 
@@ -62,21 +62,21 @@ def _mechanism(value: Any) -> str:
 
 
 class ZooKeeperAuthConfig(StrictModel):
-    """Who we are to ZooKeeper."""
+    """The user that inbound authenticates as to ZooKeeper."""
 
     scheme: Literal["digest", "sasl"] = Field(
-        description="digest: ZooKeeper's own, which never refuses a password, only access to nodes; sasl: the server checks "
-        "the password (needs `inbound-kafka[zookeeper-sasl]`)."
+        description="digest: ZooKeeper's own scheme, which never refuses a password, only access to nodes; sasl: the server "
+        "checks the password (needs `inbound-kafka[zookeeper-sasl]`)."
     )
     user: Annotated[
         str, text_that(_is_user, "the name of a user, without blanks, colons, commas, quotes and backslashes")
-    ] = Field(description="Our name.")
+    ] = Field(description="The user's name.")
     password_file: SecretFile = Field(
         description="File with the password: its text without the line end. Relative to the working directory; read again "
         "at each connection, and when it has changed."
     )
     mechanism: Annotated[Literal["DIGEST-MD5"], BeforeValidator(_mechanism)] = Field(
-        default="DIGEST-MD5", description="Of SASL."
+        default="DIGEST-MD5", description="The SASL mechanism."
     )
 
 
@@ -85,17 +85,19 @@ class ZooKeeperTlsConfig(StrictModel):
 
     ca_file: SecretFile | None = Field(
         default=None,
-        description="Who may have signed the servers' certificates; default: those that the system trusts.",
+        description="Authorities of the servers' certificates; default: those that the system trusts.",
     )
     cert_file: SecretFile | None = Field(
-        default=None, description="Our certificate, with those between it and the authority's; default: none is shown."
+        default=None, description="The client's certificate, with the intermediate ones; default: none is shown."
     )
-    key_file: SecretFile | None = Field(default=None, description="Its key; default: it stands in `cert_file` too.")
+    key_file: SecretFile | None = Field(
+        default=None, description="The certificate's key; default: it is in `cert_file` too."
+    )
     key_password_file: SecretFile | None = Field(
-        default=None, description="File with the passphrase of the key; default: it has none."
+        default=None, description="File with the passphrase of the key; default: the key has none."
     )
     verify_hostname: Annotated[bool, BeforeValidator(flag)] = Field(
-        default=True, description="Whether each server's certificate must be for the name that `hosts` calls it by."
+        default=True, description="Whether each server's certificate must be for the server's name in `hosts`."
     )
 
     @model_validator(mode="after")
@@ -121,16 +123,18 @@ class ZooKeeperConfig(StrictModel):
     )
     session_timeout: Annotated[float, duration(1, _LONGEST_SESSION)] = Field(
         default=10.0,
-        description="A process without contact for so long loses its partitions; the server may bound it.",
+        description="A process that loses contact for this time loses its partitions; the server may bound the time.",
     )
-    auth: ZooKeeperAuthConfig | None = Field(default=None, description="Who we are to ZooKeeper; default: no login.")
+    auth: ZooKeeperAuthConfig | None = Field(
+        default=None, description="The user that inbound authenticates as to ZooKeeper; default: no authentication."
+    )
     tls: ZooKeeperTlsConfig | None = Field(
         default=None, description="TLS, on the servers' port for it (secureClientPort); default: none."
     )
     acl: Literal["open", "creator", "readable"] | None = Field(
         default=None,
-        description="Who may use the nodes that are made: everybody (open), our user alone (creator), or our user while "
-        "others may read (readable). Default: creator with `auth`, else open.",
+        description="Access to the nodes that inbound creates: everybody (open), only its own user (creator), or its own user "
+        "while others may read (readable). Default: creator with `auth`, else open.",
     )
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""KafkaController: one ZooKeeper connection for all channels; session, recovery, rebalance."""
+"""Decides on one thread when channels rejoin, evaluate, claim and release."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from inbound.topic_partition import TopicPartition
 
 
 class SessionState(Enum):
-    """Where the session is."""
+    """The state of the ZooKeeper session."""
 
     DOWN = "down"  # never connected yet
-    JOINING = "joining"  # connected; id nodes are being written, what we held is being recovered
+    JOINING = "joining"  # connected: id nodes are being written, our partitions recovered
     MEMBER = "member"  # registered: rebalancing as needed
     SUSPENDED = "suspended"  # no connection; the session may still live
     CLOSED = "closed"
 
 
 class SessionEvent(Enum):
-    """What happens to it."""
+    """What changes the session's state."""
 
     CONNECTED = "connected"
     JOINED = "joined"
@@ -49,10 +49,7 @@ SESSION = Transitions(
         (S.JOINING, E.CONNECTED): S.JOINING,  # reconnected since: from the start
         (S.JOINING, E.DISCONNECTED): S.SUSPENDED,
         (S.JOINING, E.CLOSE): S.CLOSED,
-        (
-            S.MEMBER,
-            E.CONNECTED,
-        ): S.JOINING,  # reconnected between two looks: all watches are gone all the same
+        (S.MEMBER, E.CONNECTED): S.JOINING,  # reconnected between two looks: all watches are gone
         (S.MEMBER, E.DISCONNECTED): S.SUSPENDED,
         (S.MEMBER, E.CLOSE): S.CLOSED,
         (S.SUSPENDED, E.CONNECTED): S.JOINING,
@@ -64,13 +61,15 @@ SESSION = Transitions(
 class KafkaConsumer(Protocol):
     """A channel as the controller drives it.
 
-    All methods are called on the controller's thread, one at a time.
+    The controller's thread calls all methods, one at a time.
     """
 
     name: str
 
     async def zk_reconnected(self) -> None:
-        """A connection is there (again): register, and get back what is ours before anything else is claimed.
+        """Register, and recover our partitions before any other is claimed.
+
+        Called after each connect.
 
         Raises:
             TransientError: try again.
@@ -78,32 +77,32 @@ class KafkaConsumer(Protocol):
         """
 
     async def coordinate(self) -> None:
-        """Hold what we believe against the nodes: they are the truth."""
+        """Compare our view with the nodes, which are the truth."""
 
     async def calc_rebalance(self) -> Plan | None:
-        """Return what to take and release; None while that cannot be known."""
+        """Return what to take and release; None while that is not known."""
 
     async def take_partitions(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Claim these. Returns False if any of them could not be had: look again soon."""
+        """Claim these; return False if any failed: look again soon."""
 
     async def release_partitions(self, partitions: Sequence[TopicPartition]) -> None:
         """Begin to release these gracefully; does not wait for the end."""
 
     def suspended(self) -> None:
-        """The connection is gone. Batches in flight end; no new batch is delivered."""
+        """The connection is lost: batches in flight end, no new one begins."""
 
     def in_doubt(self) -> None:
-        """The session may have expired by now: another member may own our partitions."""
+        """The session may have expired: another member may own our partitions."""
 
     def verified(self) -> None:
-        """The session is known to live again: what was in doubt may go on."""
+        """The session is known to live: partitions in doubt may go on."""
 
     def leaving_in(self, session: int) -> None:
-        """We are leaving, and reconnected in `session`: our other sessions have expired."""
+        """We are leaving, and reconnected in `session`: our others have expired."""
 
     @property
     def next_look(self) -> float | None:
-        """The clock time at which this channel wants to be evaluated again, without another trigger."""
+        """The clock time of the next evaluation without another trigger."""
 
 
 log = logging.getLogger(__name__)
@@ -112,19 +111,17 @@ log = logging.getLogger(__name__)
 COALESCE = 0.02
 #: How soon to look again after something was refused or not answered.
 LOOK_AGAIN = 0.25
-#: And after an error that is no matter of waiting a moment.
+#: And after an error that a moment does not mend.
 AFTER_ERROR = 5.0
-#: The session is asked for a sign of life this many times per session, so that doubt comes only from real silence.
+#: Signs of life asked for per session time-out, so that doubt comes only from real silence.
 CONTACTS_PER_SESSION = 8
-
-
-#: When, and how often, an absent ZooKeeper is mentioned in the log, in seconds.
+#: When, and how often, the log mentions that ZooKeeper is unavailable, in seconds.
 TELL_AFTER, TELL_EVERY = 3.0, 10.0
 
 
 @dataclass(frozen=True)
 class Timing:
-    """When partitions move, in seconds."""
+    """Delays of rebalances, in seconds."""
 
     rebalance_interval: float = 60.0
     rebalance_delay: float = 0.3
@@ -133,7 +130,7 @@ class Timing:
 
 @dataclass(eq=False)
 class _Channel:
-    """What the controller keeps for one channel."""
+    """The controller's state of one channel."""
 
     consumer: KafkaConsumer
     due: float = float("inf")  # of the next evaluation
@@ -144,7 +141,7 @@ class _Channel:
 
 
 class KafkaController:
-    """Drives the channels' coordination on one thread: see `inbound.runtime.driver.Part`.
+    """Drives the channels' coordination on one thread; see `inbound.runtime.driver.Part`.
 
     It evaluates a channel after every reconnect, refusal, ambiguous answer and local drop, on watches, and by timer.
     """
@@ -154,16 +151,16 @@ class KafkaController:
         self.tasks = tasks
         self.timing = timing
         self.state = SessionState.DOWN
-        #: For metrics: how many evaluations, sessions, and losses of the connection there were.
+        #: For metrics: counts of evaluations, sessions, and lost connections.
         self.evaluations = self.sessions = self.suspensions = 0
         #: The error that must end the process, once there is one.
         self.fatal: InboundError | None = None
         self._clock = clock
         self._rng = rng
-        self._channels: list[_Channel] = []  # replaced as a whole: other threads look at it
+        self._channels: list[_Channel] = []  # replaced as a whole: other threads read it
         self._channels_lock = threading.Lock()
         self._generation = 0
-        #: The session that we are, or were last, connected in, and the clock time at which we connected in it first.
+        #: The present or last session, and the clock time of its first connection.
         self.session: int | None = None
         self.session_began = float("-inf")
         self._doubted = False
@@ -179,7 +176,7 @@ class KafkaController:
             self._channels = [*self._channels, _Channel(consumer, due=self._clock.now())]
 
     async def remove(self, consumer: KafkaConsumer) -> None:
-        """Let go of a channel that has left its group; the evaluation under way, if there is one, ends before."""
+        """Remove a channel that left its group, after its present evaluation."""
         for channel in self._channels:
             while channel.consumer is consumer and channel.running is not None and not channel.running.done:
                 await self.tasks.sleep(COALESCE)
@@ -187,13 +184,13 @@ class KafkaController:
             self._channels = [c for c in self._channels if c.consumer is not consumer]
 
     def evaluate(self, consumer: KafkaConsumer, *, delay: float = COALESCE) -> None:
-        """Ask for an evaluation of a channel soon. Any thread; the caller wakes the controller."""
+        """Evaluate a channel soon. Any thread; the caller wakes the controller."""
         for channel in self._channels:
             if channel.consumer is consumer:
                 channel.due = min(channel.due, self._clock.now() + delay)
 
     def postpone_release(self, consumer: KafkaConsumer) -> None:
-        """A member joined: wait a little for others before any release. Controller's thread."""
+        """Delay releases a little: more members may join. Controller's thread."""
         for channel in self._channels:
             if channel.consumer is consumer:
                 jitter = 1 + self._rng.random() * 0.5
@@ -217,7 +214,7 @@ class KafkaController:
         return min(times, default=None)
 
     def close(self) -> None:
-        """Take no further part: nothing is evaluated any more. Releases that are under way go on."""
+        """Evaluate nothing more; releases in progress go on."""
         if self.state is not SessionState.CLOSED:
             self.state = SESSION.step(self.state, SessionEvent.CLOSE)
 
@@ -226,7 +223,7 @@ class KafkaController:
     def _follow_connection(self) -> None:
         connection = self.zk.connection
         if self.state is SessionState.CLOSED:
-            # Nothing is recovered any more, but what waits for its last commit must not wait for a session that is over.
+            # Nothing is recovered any more, but a last commit must not wait for a session that is over.
             if connection is not None and connection.generation != self._generation:
                 self._generation, self.session = connection.generation, connection.session.id
                 for channel in self._channels:
@@ -265,7 +262,7 @@ class KafkaController:
             channel.again = channel.running is not None
 
     def _tell_away(self) -> None:
-        """Say in the log, now and then, that ZooKeeper is being waited for."""
+        """Log now and then that ZooKeeper is not available."""
         now = self._clock.now()
         if self._away_since is None:
             self._away_since, self._tell_at = now, now + TELL_AFTER
@@ -277,7 +274,7 @@ class KafkaController:
             )  # fmt: skip
 
     def _watch_the_session(self) -> None:
-        """Keep the session's sign of life fresh, and tell the channels when it is not."""
+        """Ask for signs of life, and tell channels if they fail."""
         connection, now = self.zk.connection, self._clock.now()
         if connection is not None and now >= self._contact_due and (self._contact is None or self._contact.done):
             self._contact_due = now + connection.session.timeout / CONTACTS_PER_SESSION
@@ -297,9 +294,8 @@ class KafkaController:
         self._verified = connection is not None and not self._doubted
 
     async def _look_around(self) -> None:
-        """Ask ZooKeeper anything; that it answers is what counts."""
         with suppress(InboundError):
-            await self.zk.get("/")
+            await self.zk.get("/")  # any answer will do
 
     def _next_session_check(self) -> float | None:
         times = [] if self._doubted or self.session is None else [self.zk.doubtful_from(self.session)]
@@ -342,10 +338,10 @@ class KafkaController:
             channel.due = min(channel.due, now + AFTER_ERROR)
         except Exception:
             channel.due = min(channel.due, now + AFTER_ERROR)
-            raise  # a defect: the driver says so
+            raise  # a defect: the driver logs it
 
     async def _evaluate(self, channel: _Channel, generation: int) -> None:
-        """Rejoin if need be, then hold our beliefs against the nodes, then take and release."""
+        """Rejoin if needed, compare our view with the nodes, take and release."""
         consumer = channel.consumer
         self.evaluations += 1
         if not channel.joined:

@@ -1,19 +1,19 @@
-"""kazoo's connection, with its gaps closed.
+"""Keeps one connection to ZooKeeper, and closes kazoo's gaps.
 
-The only place that touches kazoo's internals.
+No other file touches kazoo's internals.
 
 - The negotiated session time-out is a local variable there: it is taken from what `_connect` returns.
 - Requests made without a connection wait in a queue without bound, and what is queued between the drop and its
   announcement is sent after reconnecting, maybe long after: here a request is queued only while its connection stands.
-- Answers come by way of a second thread: here on the connection's own, one switch of threads less per request.
-- Waiting for a socket makes and closes an epoll, six system calls of which each lets go of the interpreter: here it is one.
-  While callbacks compute, to get it back takes milliseconds each time, and a transaction waits six times.
+- Answers come through a second thread: here on the connection's own, one switch of threads less per request.
+- Waiting for a socket makes and closes an epoll, six system calls that each release the interpreter: here it is one.
+  While callbacks compute, getting it back takes milliseconds each time, and a transaction waits six times.
 - A server that does not answer may take the whole session time for a connect: here a third of it for all servers.
 - The reconnect delay grows to an hour by default: it is capped at a second.
 - An unexpected error, or a refused authentication, ends kazoo's thread for good: here it is logged and tried again.
 - The chroot is not created, but for its last part.
 - `stop()` can hang: it is bounded.
-- TLS and log-in: see `kazoo_security`.
+- TLS and log-in: see `zookeeper_access`.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ from inbound.errors import ConfigError, InboundError
 
 log = logging.getLogger(__name__)
 
-#: kazoo's own talk: a warning for every refused connection attempt. Ours says each reason once. Below INFO it shows
-#: requests as they are, with passwords.
+#: kazoo's own log warns at every refused connection attempt; ours says each reason once. Below INFO it shows requests
+#: with passwords.
 kazoo_log = logging.getLogger("kazoo.client.inbound")
 kazoo_log.addFilter(lambda record: record.levelno >= logging.INFO)
 
 MAX_RECONNECT_DELAY = 1.0
-#: So many different reasons why there is no connection are remembered as logged.
+#: Different reasons for a missing connection that are remembered as logged.
 MOST_TOLD = 100
 _JITTER = 0.4
 #: Bounds on the time that one server gets to accept a TCP connection. Seconds.
 MIN_CONNECT_TIMEOUT, MAX_CONNECT_TIMEOUT = 0.5, 2.0
 
-#: Given the connection that the request went over, and the value or the error that was its answer.
+#: Called with the request's connection, and the value or the error that was its answer.
 Answered = Callable[[Connection, Any, Exception | None], None]
 
 
@@ -66,7 +66,7 @@ def _select(
     others: list[socket.socket],
     seconds: float | None = None,
 ) -> tuple[list[socket.socket], list[socket.socket], list[socket.socket]]:
-    """Wait until sockets can be read or written, as `select.select`, but for any number of a socket; `others` is empty."""
+    """Do `select.select` with one `poll`, also for high descriptors; `others` stay empty."""
     poll, wanted = select.poll(), {sock.fileno(): sock for sock in (*readers, *writers)}
     for sock in readers:
         poll.register(sock, select.POLLIN)
@@ -105,11 +105,11 @@ class KazooLink:
         self._stopping = False
         self._has_chroot = not self.chroot
         self._troubles: dict[str, str] = {}
-        self._told: set[tuple[str, str]] = set()  # what was logged since there was a connection
+        self._told: set[tuple[str, str]] = set()  # reasons logged since the last connection
         self._refused_at = float("-inf")
         self.security = KazooSecurity(access)
         try:
-            # Without the chroot: paths come with it already, and it has to be made first.
+            # Without the chroot: paths contain it already, and it has to be made first.
             self._client = KazooClient(
                 hosts=hosts,
                 timeout=session_timeout,
@@ -124,12 +124,12 @@ class KazooLink:
 
     @property
     def trouble(self) -> str | None:
-        """Why there is no connection: what was said last; None while there is one, or nothing is known."""
+        """The latest reason why there is no connection; None if connected."""
         said = list(self._troubles.items())
         return ": ".join(said[-1]) if said and self.connection is None else None
 
     def reconnect(self) -> None:
-        """Break the connection, to reconnect in the same session with the files as they are now. Any thread."""
+        """Break the connection, to reconnect with present files. Any thread."""
         try:
             if self.connection is not None:
                 self._client._connection._socket.shutdown(socket.SHUT_RDWR)
@@ -141,7 +141,7 @@ class KazooLink:
         self._client.start_async()
 
     def stop(self, seconds: float) -> bool:
-        """End the session gracefully, if connected. Returns False if that took too long: it is left to expire."""
+        """End the session; False if it took too long, and will expire."""
         with self._lock:
             self._stopping = True
             self.connection = None
@@ -151,7 +151,7 @@ class KazooLink:
         return not stopping.is_alive()
 
     def send(self, request: Any, answered: Answered) -> Connection | None:
-        """Queue a request. Returns the connection that it goes over; None, and nothing is done, while there is none.
+        """Queue a request; return its connection, or None if there is none.
 
         `answered` is called once, on kazoo's thread: it must do next to nothing. A request either goes over the
         connection that stands now, or is answered with a ConnectionLoss (then it may have gone) when that one drops.
@@ -215,10 +215,10 @@ class KazooLink:
             raise
 
     def _handshake(self, timeout: float, request: Any, xid: Any = None) -> Any:
-        """Ask for the session. A server that is just starting takes connections and answers none of them.
+        """Ask for the session; a starting server connects, and does not answer.
 
-        kazoo would wait for a whole session, which then has expired when the server is ready. The time doubles with every
-        attempt that was in vain, for servers that are only slow.
+        kazoo would wait for a whole session, which then has expired when the server is ready. The time doubles with
+        every failed attempt, for servers that are only slow.
         """
         if isinstance(request, wire.Connect):
             timeout = min(timeout, self._handshake_timeout)
@@ -226,7 +226,7 @@ class KazooLink:
         return self._kazoo_invoke(timeout, request, xid)
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
-        """Connect, and take note of what was negotiated.
+        """Connect, and return what was negotiated.
 
         kazoo returns two thirds of the negotiated time as its read time-out, in milliseconds.
         """
@@ -263,9 +263,9 @@ class KazooLink:
         return read_timeout, connect_timeout
 
     def _look_at_chroot(self, timeout: float) -> None:
-        """Create the chroot, parents first. Nothing else is sent before: the connection is not announced yet.
+        """Create the chroot, parents first, before the connection is announced.
 
-        Where that is done the look is for the answer alone: servers refuse who did not log in at the first request.
+        If it exists, the answer alone counts: servers refuse a client that did not log in at its first request.
         """
         try:
             self._kazoo_invoke(timeout, wire.Exists(self.chroot or "/", None), xid=1)
@@ -280,7 +280,7 @@ class KazooLink:
         self._has_chroot = True
 
     def _connect_loop(self, retry: Any) -> Any:
-        """Try every server once; ends only to be tried again, or because we are stopping."""
+        """Try every server once, and end only for a retry or `stop`."""
         try:
             outcome = self._kazoo_connect_loop(retry)
         except ForceRetryError as error:
@@ -298,7 +298,7 @@ class KazooLink:
         return outcome
 
     def _notify_pending(self, state: Any) -> None:
-        """Called by kazoo first of all when a connection drops: it answers what is pending and queued.
+        """Handle a drop: kazoo calls this first, to answer pending requests.
 
         From here on nothing more may be queued, or it would be sent over another connection.
         """
@@ -308,9 +308,9 @@ class KazooLink:
         self._on_change()
 
     def _tell(self, what: str, why: str) -> None:
-        """Log a reason why there is no connection, once until there was one.
+        """Log a reason for a missing connection, once until there is one.
 
-        Also where reasons take turns: a server that refuses us, and is too slow to say so every other time.
+        Also if reasons alternate: a server that refuses us may be too slow to say so every other time.
         """
         self._troubles.pop(what, None)
         self._troubles[what] = why  # the last one said stands last
@@ -330,7 +330,7 @@ class KazooLink:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """Stands for kazoo's result object, and passes the answer on at once."""
+    """Replaces kazoo's result object, and passes the answer on at once."""
 
     connection: Connection
     answered: Answered

@@ -1,6 +1,6 @@
-"""ZooKeeper through kazoo: requests, answers, refusals.
+"""Sends requests to ZooKeeper through kazoo, and converts answers and refusals.
 
-What is done to kazoo's connection is in `kazoo_link`.
+`kazoo_link` changes kazoo's connection.
 """
 
 from __future__ import annotations
@@ -67,18 +67,17 @@ _REASONS = {
 }
 _EPHEMERAL = 1
 STOP_TIMEOUT = 5.0
-#: So long a refused access to a node counts as what is wrong, in seconds: all who are refused try again before.
+#: Seconds for which a refused access to a node is the problem: all refused requests are repeated before.
 DENIAL_SHOWN = 15.0
-#: After a refusal the password's file is looked at, at most so often, in seconds.
+#: Least seconds between looks at the password's file, after refusals.
 LOOK_AT_PASSWORD = 1.0
 
 
 class KazooZooKeeper(ZooKeeper):
-    """See `ZooKeeper`.
+    """A ZooKeeper client on kazoo; see `ZooKeeper`.
 
-    Answers are delivered on kazoo's connection thread, where only Calls are completed.
-
-    A watch fires on kazoo's callback thread; also, once, when its connection drops. That is one look too many at worst.
+    Answers come on kazoo's connection thread, where only Calls are completed. A watch fires on kazoo's callback thread,
+    and once when its connection drops: that is one look too many at worst.
     """
 
     def __init__(
@@ -92,9 +91,10 @@ class KazooZooKeeper(ZooKeeper):
         access: Access = OPEN,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """Make a client; `start` connects it. Times in seconds; `call_timeout` is half the session by default.
+        """Make a client; `start` connects it.
 
-        `access` says how it connects and authenticates, and who may use its nodes. `on_change`: see `ZooKeeper`.
+        Times are in seconds; `call_timeout` is half the session by default. `access` says how the client connects and
+        authenticates, and who may use its nodes. `on_change`: see `ZooKeeper`.
 
         Raises:
             ConfigError: `hosts` is no list of host:port, or a library for `access` is not installed.
@@ -117,9 +117,9 @@ class KazooZooKeeper(ZooKeeper):
         return self._link.trouble or (denied if self.clock.now() < at + DENIAL_SHOWN else None)
 
     def reconnect(self) -> None:
-        """Reconnect, in the same session, with passwords and certificates as their files are now. Any thread.
+        """Reconnect in the same session, with passwords and certificates read again.
 
-        What is not answered yet becomes ambiguous, as at any loss of a connection.
+        Any thread. Requests without an answer become ambiguous, as at any loss of a connection.
         """
         self._link.reconnect()
 
@@ -139,8 +139,8 @@ class KazooZooKeeper(ZooKeeper):
         call: Call[Node | None] = self._new_call(f"read of {path}")
         full = self._full(path)
         if watch is not None:
-            # Reading an absent node sets no watch; asking whether it exists does, present or absent. Right behind it
-            # on the same connection, the read cannot miss a change that the watch does not tell of.
+            # Reading an absent node sets no watch; asking whether it exists does, present or absent. The read follows on
+            # the same connection, so the watch fires for every change that the read does not see.
             self._send(call, wire.Exists(full, _Once(loosely(watch))), lambda value: None, path=path, answers=False)
         self._send(call, wire.GetData(full, None), _node, path=path, absent=True)
         return call
@@ -167,7 +167,7 @@ class KazooZooKeeper(ZooKeeper):
         return self._link.security.access.acl != "open"
 
     def differs(self, path: str) -> Call[bool | None]:
-        """Say whether a node's access rights are others than it would get if we made it; None where there is none."""
+        """Return whether a node's access rights are not ours; None: no node."""
         call: Call[bool | None] = self._new_call(f"look at the access rights of {path}")
         security = self._link.security
         request = wire.GetACL(self._full(path))
@@ -175,7 +175,7 @@ class KazooZooKeeper(ZooKeeper):
         return call
 
     def correct(self, path: str) -> Call[None]:
-        """Give a node the access rights that it would get if we made it; nothing is done where there is none."""
+        """Give a node the access rights of our nodes, if it exists."""
         call: Call[None] = self._new_call(f"change of the access rights of {path}")
         request = wire.SetACL(self._full(path), self._link.security.acl, -1)
         self._send(call, request, lambda answer: None, path=path, absent=True)
@@ -193,11 +193,11 @@ class KazooZooKeeper(ZooKeeper):
         absent: bool = False,
         answers: bool = True,
     ) -> None:
-        """Send `request`, about the node at `path`; its answer, converted, completes `call`.
+        """Send `request`, about the node at `path`; the converted answer completes `call`.
 
-        `absent`: NoNode is an answer like any other, None. `answers` is False where another request's answer does.
+        `absent`: NoNode is an answer, None. `answers` is False if another request's answer completes the call.
         """
-        sent_at = self.clock.now()  # before it can have reached anybody
+        sent_at = self.clock.now()  # before it can have reached a server
 
         def answered(connection: Connection, value: Any, error: Exception | None) -> None:
             if isinstance(error, _LOST):
@@ -236,10 +236,8 @@ class KazooZooKeeper(ZooKeeper):
                 return wire.CheckVersion(path, op.version)
 
     def _stats(self, call: Call[Any], ops: Sequence[Op], results: Sequence[Any]) -> list[Stat | None]:
-        """Return what a transaction answered, or raise for the operation to blame.
-
-        Around that one stand RolledBackError (before) and RuntimeInconsistency (after).
-        """
+        """Return a transaction's answers, or raise for the operation to blame."""
+        # Around that operation's error stand RolledBackError (before) and RuntimeInconsistency (after).
         for index, (op, outcome) in enumerate(zip(ops, results, strict=True)):
             if isinstance(outcome, Exception) and not isinstance(outcome, (RolledBackError, RuntimeInconsistency)):
                 reason = _REASONS.get(type(outcome).__name__)
@@ -276,16 +274,13 @@ class KazooZooKeeper(ZooKeeper):
 
 @dataclass(slots=True, unsafe_hash=True)
 class _Once:
-    """A watch as kazoo takes it, which keeps equal ones once.
-
-    All watches of one client fire on one thread.
-    """
+    """A watch for kazoo that fires once; kazoo keeps equal ones once."""
 
     watch: Callable[[], None]
     left: bool = field(default=True, compare=False)
 
     def __call__(self, event: Any) -> None:
-        if self.left:
+        if self.left:  # all watches of one client fire on one thread
             self.left = False
             self.watch()
 

@@ -30,7 +30,7 @@ from kazoo.security import (
 
 from inbound.errors import ConfigError
 
-#: Returns a secret as it is now. Raises ConfigError where it cannot be read.
+#: Returns a secret as it is now. Raises ConfigError if it cannot be read.
 Secret = Callable[[], str]
 
 _REREAD = "it is read again at the next attempt"
@@ -38,7 +38,7 @@ _REREAD = "it is read again at the next attempt"
 
 @dataclass(frozen=True, kw_only=True)
 class Tls:
-    """PEM files of a connection, read at each handshake; see `inbound.config.ZooKeeperConfig`."""
+    """PEM files of a connection, read at each handshake (`inbound.config.ZooKeeperConfig`)."""
 
     ca: Path | None = None
     cert: Path | None = None
@@ -47,10 +47,10 @@ class Tls:
     verify_hostname: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """Return what a handshake needs; it verifies.
+        """Return a TLS context that verifies the server.
 
         Raises:
-            ConfigError: a file cannot be used; which, and why.
+            ConfigError: a file cannot be used; the message says which, and why.
         """
         try:
             context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=self.ca)
@@ -81,7 +81,7 @@ class Access:
     scheme: Literal["digest", "sasl"] | None = None
     user: str = ""
     password: Secret = field(default=str, repr=False)  # none: empty
-    #: One that it had before, of digest: nodes that were made with it are let in too.
+    #: Its previous password, of digest: nodes that were made with it stay accessible.
     former_password: Secret | None = field(default=None, repr=False)
     #: Where the password comes from, for messages.
     password_place: str = "zookeeper.auth.password_file"
@@ -90,7 +90,7 @@ class Access:
 
     @property
     def identity(self) -> str:
-        """What messages call our user."""
+        """The name of our user in messages."""
         if self.scheme is not None:
             return f"user {self.user} ({self.scheme})"
         shown = self.tls.cert if self.tls is not None else None
@@ -111,7 +111,7 @@ class Access:
         elif self.scheme == "sasl":
             creator = Id("sasl", self.user)
         else:
-            creator = Id("auth", "")  # whom the server knows by the certificate
+            creator = Id("auth", "")  # the server knows us by the certificate
         mine = [ACL(Permissions.ALL, creator)]
         return [*mine, *READ_ACL_UNSAFE] if self.acl == "readable" else mine
 
@@ -126,14 +126,14 @@ def _why(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-#: What ZooKeeper numbers log-ins with.
+#: ZooKeeper's number (xid) of a log-in.
 _AUTH_XID = -4
 
 _ALERTS = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "UNKNOWN_CA", "CERTIFICATE_EXPIRED", "CERTIFICATE_UNKNOWN")
 
 
 class KazooSecurity:
-    """Used by kazoo's connection thread, but for `acl`."""
+    """Encrypts, authenticates and explains; on kazoo's connection thread, except `acl`."""
 
     def __init__(self, access: Access) -> None:
         """Raises ConfigError: the library for SASL is not installed."""
@@ -143,7 +143,7 @@ class KazooSecurity:
             )
         self.access = access
         self._shown: str | None = None  # the password of the last attempt
-        #: What nodes get that are made from now on.
+        #: Access rights of nodes that are made from now on.
         self.acl: list[ACL] = []
 
     # -- connecting --------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class KazooSecurity:
             raise
 
     def begin(self) -> dict[str, str] | None:
-        """Read the password for one attempt. Returns kazoo's options for SASL, where that is wanted."""
+        """Read the password for one attempt; return kazoo's options for SASL."""
         password = self._shown = self.access.password()
         self.acl = self.access.node_acl(password)
         if self.access.scheme != "sasl":
@@ -171,30 +171,30 @@ class KazooSecurity:
         return {"mechanism": "DIGEST-MD5", "username": self.access.user, "password": password}
 
     def log_in(self, invoke: Callable[[Any, int], Any]) -> None:
-        """Authenticate, unless SASL does that. `invoke` sends a request and returns its answer."""
+        """Send digest credentials with `invoke`, which returns the answer."""
         if self.access.scheme == "digest":
             former = [self.access.former_password()] if self.access.former_password is not None else []
             for password in (*former, self._shown):
                 invoke(wire.Auth(0, "digest", f"{self.access.user}:{password}"), _AUTH_XID)
 
     def differs(self, acl: list[ACL]) -> bool:
-        """Whether a node with `acl` is another user's, or open to others than our nodes are."""
+        """Return whether `acl` names another user, or opens the node wider."""
         if self.access.acl == "open" or self.access.scheme is not None:
             return set(acl) != set(self.acl)
-        # By certificate we do not know our own name, only that it is no scheme of others.
+        # By certificate we do not know our own name; compare the rights of all users.
         of_all = {(one.perms, one.id) for one in acl if one.id == ANYONE_ID_UNSAFE}
         return (
             of_all != {(one.perms, one.id) for one in self.acl if one.id == ANYONE_ID_UNSAFE} or acl == OPEN_ACL_UNSAFE
         )
 
     def outdated(self) -> bool:
-        """Whether the password has changed since the last attempt."""
+        """Return whether the password has changed since the last attempt."""
         with contextlib.suppress(ConfigError):
             return self._shown is not None and self.access.password() != self._shown
         return False
 
     def select(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `select` for sockets with TLS, made of the one without."""
+        """Return `select` for TLS sockets, made of the plain one."""
 
         def select(rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None) -> Any:
             waiting = [one for one in rlist if isinstance(one, ssl.SSLSocket) and one.pending()]
@@ -206,7 +206,10 @@ class KazooSecurity:
     # -- words -------------------------------------------------------------------------------------------------------
 
     def explain(self, error: BaseException, *, session: bool) -> str:
-        """Return why an attempt to connect failed, and what to do. `session`: the server had given one already."""
+        """Return why an attempt to connect failed, and what to do.
+
+        `session`: the server had given one already.
+        """
         access = self.access
         tls_error = _tls_error(error)
         if tls_error is not None:
@@ -237,10 +240,10 @@ class KazooSecurity:
         return text
 
     def denied(self) -> str:
-        """Return what to do where nodes may not be used by us."""
+        """Return what to do if our user may not use a node."""
         tls = self.access.tls
         if self.access.scheme is None and (tls is None or tls.cert is None):
-            return "who made it had logged in; set zookeeper.auth, or free it: docs/security-zookeeper.md"
+            return "its creator had logged in; set zookeeper.auth, or free it: docs/security-zookeeper.md"
         place = "zookeeper.tls.cert_file" if self.access.scheme is None else "zookeeper.auth.user"
         if self.access.scheme == "digest":  # any password logs in: a wrong one is a stranger
             place += f" and {self.access.password_place} (a wrong password shows only here; it is read again when it changes)"
@@ -248,7 +251,7 @@ class KazooSecurity:
 
 
 def _tls_error(error: BaseException | None) -> BaseException | None:
-    """Return what went wrong in TLS, from among an error and those that it was made of."""
+    """Return the TLS error among an error and its causes."""
     while error is not None:
         if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLWantReadError, ssl.SSLWantWriteError)):
             return error

@@ -1,4 +1,4 @@
-"""Who should own how much: pure functions of the nodes."""
+"""Shares of partitions, as pure functions of the nodes."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from inbound.topic_partition import TopicPartition
 
 
 def share(rank: int, members: int, partitions: int) -> int:
-    """Return how many of `partitions` the member of `rank` (0 is the longest-serving) should own.
+    """Return how many of `partitions` the member of `rank` should own.
 
-    ceil((P - i) / n): counts differ by at most one, and the remainder goes to those who were there first, so that a
-    joiner moves as little as possible.
+    Rank 0 is the longest-serving member. ceil((P - i) / n): counts differ by at most one, and the remainder goes to the
+    longest-serving members, so that a joiner moves as little as possible.
     """
     return -((rank - partitions) // members) if partitions > rank else 0
 
 
 def dealt(rank: int, members: int, first: int, count: int) -> int:
-    """Return how many of `count` partitions `rank` gets when they are dealt out in turn, `first` having gone before.
+    """Return a member's part of `count` partitions that are dealt in turn.
 
-    Over consecutive piles everybody's piles differ by at most one, and so do everybody's sums.
+    `first` partitions were dealt before these. The members' parts of each pile differ by at most one, and so do their sums.
     """
     return share(rank, members, first + count) - share(rank, members, first)
 
 
 def surplus(mine: Collection[TopicPartition], keep: int) -> list[TopicPartition]:
-    """Return what to release of `mine` so that `keep` stay: from the topics of which most is held, highest first."""
+    """Return the surplus above `keep`: highest partitions of the fullest topics first."""
     per_topic: dict[str, list[TopicPartition]] = {}
     for tp in sorted(mine):
         per_topic.setdefault(tp.topic, []).append(tp)
@@ -39,12 +39,12 @@ def surplus(mine: Collection[TopicPartition], keep: int) -> list[TopicPartition]
 def choose(
     free: Collection[TopicPartition], count: int, rank: int, members: int, partitions: int | None = None
 ) -> list[TopicPartition]:
-    """Return `count` of the ownerless partitions for the member of `rank` to claim.
+    """Return `count` of the ownerless partitions for one member to claim.
 
-    Each member begins at its own place of the ring, so that members who look at the same time want different ones. With
-    `partitions`, the number to be shared in all, that place comes after what those of a lower rank need: exactly so where
-    the others are owned in even shares, as after a member has left. Two may still want the same; the first claim wins and
-    the other looks again.
+    Each member begins at its own place of the ring, so that members that look at the same time want different partitions.
+    `partitions` is the number to be shared in all. With it, the place comes after what members of a lower rank need: exactly
+    so where the other partitions are owned in even shares, as after a member has left. Two members may still want the same
+    partition; the first claim wins and the other member looks again.
     """
     ring = sorted(free)
     if partitions is None or not members:
@@ -56,9 +56,10 @@ def choose(
 
 
 def classes(topics: dict[str, frozenset[str]]) -> list[tuple[frozenset[str], list[str]]]:
-    """Group topics by the members that list them: shares are counted over all topics of one such class together.
+    """Group topics by the members that list them.
 
-    `topics` maps a topic to the ids of its members. Returns (members, topics) pairs in a fixed order.
+    Shares are counted over all topics of one such class together. `topics` maps a topic to the ids of its members. Returns
+    (members, topics) pairs in a fixed order.
     """
     together: dict[frozenset[str], list[str]] = {}
     for topic in sorted(topics):

@@ -1,4 +1,4 @@
-"""What a coordinator decides, and on what grounds."""
+"""The interface of coordinators: the view, the plan, `ZkCoordinator`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Member:
     consumer_id: str
     joined: int  # zxid of its first registration: the order of seniority
     topics: tuple[str, ...]
-    #: What its id node says: `type` and the parameters; see `inbound.coordinators.rights`.
+    #: From its id node: `type` and the parameters; see `inbound.coordinators.rights`.
     coordinator: Mapping[str, Any] = field(default_factory=lambda: {"type": "dynamic"})
-    #: What its id node says of the subscription that it serves; see `inbound.coordinators.members`.
+    #: From its id node: the subscription that it serves; see `inbound.coordinators.subscriber_status`.
     subscriber: Mapping[str, Any] | None = None
 
 
@@ -27,35 +27,35 @@ class Member:
 class GroupView:
     """The group as one member saw it at one moment.
 
-    Members' views may differ for a while; claims settle it.
+    Members' views may differ for a while; claims decide.
     """
 
     me: str
     members: tuple[Member, ...]  # in no order; without `me` while our own id node is not seen yet
-    partitions: Mapping[str, int]  # topic: how many partitions, of the topics that `me` lists
+    partitions: Mapping[str, int]  # topic: number of partitions; only topics that `me` lists
     owned: frozenset[TopicPartition]  # those with an owner node, of any member
     mine: frozenset[TopicPartition]
 
     def ranked(self, topics: tuple[str, ...] | list[str]) -> list[Member]:
-        """The members that list any of `topics`, longest-serving first."""
+        """Return the members that list any of `topics`, longest-serving first."""
         wanted = set(topics)
         return sorted((m for m in self.members if wanted & set(m.topics)), key=lambda m: (m.joined, m.consumer_id))
 
     def free(self) -> list[TopicPartition]:
-        """The partitions that have no owner, of all topics that `me` lists: what a plan may take. In order."""
+        """Return the ownerless partitions, in order, which a plan may take."""
         everything = (TopicPartition(t, p) for t in sorted(self.partitions) for p in range(self.partitions[t]))
         return [tp for tp in everything if tp not in self.owned and tp not in self.mine]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do about it: `take` are ownerless partitions, `release` are ours."""
+    """The ownerless partitions to take, and our own to release."""
 
     take: tuple[TopicPartition, ...] = ()
     release: tuple[TopicPartition, ...] = ()
     #: How many partitions this member should own when all members have done their part.
     share: int = 0
-    #: Sentences for people, each with its subject, what is so, and what to do. Logged once; `status` shows them.
+    #: Sentences for people: each names its subject, the finding, and what to do. Logged once; `status` shows them.
     notices: tuple[str, ...] = ()
 
 
@@ -83,26 +83,27 @@ class ZkCoordinator(ABC):
     Set `Options` to a pydantic model to have the configuration's `options` validated before anything starts.
     """
 
-    #: What stands in the id node, so that other members can count with it. Of a class named in the configuration that
-    #: name takes its place: others count such a member as if it were dynamic.
+    #: The kind in the id node, from which other members compute shares. A class that the configuration names has that
+    #: name there, and other members count its member as dynamic.
     kind: str = "custom"
     Options: type[Any] | None = None
 
     def __init__(self, options: Any = None) -> None:
-        """Take the options: an instance of `Options`, or the plain mapping where the class has none."""
+        """Keep the options: an instance of `Options`, else the plain mapping."""
         self.options = options
 
     def parameters(self) -> dict[str, Any]:
-        """Return what the id node says besides the kind: what goes into JSON, small, the same at every call.
+        """Return the parameters that the id node has besides the kind.
 
-        Everybody who reads ZooKeeper or `status` sees it: no secrets.
+        They must fit into JSON, be small, and be the same at every call. No secrets: `status` shows them, and ZooKeeper's
+        users can read them.
         """
         return {}
 
     def registration(self) -> dict[str, Any]:
-        """Return what the id node says of this coordinator: `type` and the parameters."""
+        """Return the entry in the id node: `type` and the parameters."""
         return {**self.parameters(), "type": self.kind}
 
     @abstractmethod
     def plan(self, view: GroupView) -> Plan:
-        """Return what to take (only ownerless partitions of `view`) and what to release (only of `view.mine`)."""
+        """Return which ownerless partitions to take, and which of `view.mine` to release."""

@@ -12,14 +12,14 @@ from inbound.topic_partition import TopicPartition
 
 
 class CustomCoordinator(ZkCoordinator):
-    """Runs a coordinator of the user's.
+    """Runs a user's coordinator.
 
-    Only what a plan may do is done, and an error in it moves nothing. Other members cannot know the plan, and count
-    this member as dynamic; where it has more or less than they leave to it, it says so itself.
+    The parts of its plan that a plan must not have are left out, and an error in it moves nothing. Other members cannot
+    know the plan and count this member as dynamic; a notice says where it has more or less than they leave to it.
     """
 
     def __init__(self, name: str, coordinator: ZkCoordinator) -> None:
-        """`name`: as the configuration says it, `module:Class`; it stands in the id node."""
+        """`name` is the configuration's `module:Class`, which the id node has."""
         super().__init__(coordinator.options)
         self.kind = name
         self._coordinator = coordinator
@@ -56,7 +56,7 @@ class CustomCoordinator(ZkCoordinator):
     def _beside_its_share(
         self, view: GroupView, rights: Mapping[str, TopicRights], after: Collection[TopicPartition]
     ) -> Iterator[str]:
-        """Yield where others go without because of this plan, or partitions left to this member have no owner."""
+        """Yield a notice where the plan leaves others short, or partitions ownerless."""
         reserved = sorted(tp for tp in after if tp.topic in rights and tp in rights[tp.topic].listed)
         if reserved:
             yield f"{self.kind} keeps {named(reserved)} from the static member that lists them; let its plan release them"
@@ -79,7 +79,7 @@ class CustomCoordinator(ZkCoordinator):
 
 
 def _within_bounds(plan: object, view: GroupView) -> tuple[Plan, list[str]]:
-    """Return what may be done of a plan, and what is wrong with the rest."""
+    """Return a plan's allowed part, and the faults of the rest."""
     if not isinstance(plan, Plan):
         raise TypeError(f"need a Plan, got {plan!r:.80}")
     take, release = dict.fromkeys(plan.take), dict.fromkeys(plan.release)

@@ -9,9 +9,8 @@ from inbound.coordinators.rights import DYNAMIC, about_group, portions, rights_o
 class DynamicCoordinator(ZkCoordinator):
     """Shares evenly over all topics that the same members list.
 
-    Counts differ by at most one; only a surplus moves.
-
-    What static and fixed-count members are entitled to is theirs: it is released, and the rest is shared.
+    Counts differ by at most one; only a surplus moves. Partitions that static and fixed-count members are entitled to are
+    released, and the rest is shared.
     """
 
     kind = DYNAMIC

@@ -1,4 +1,4 @@
-"""So many partitions of each topic, and no more."""
+"""A fixed number of partitions of each topic, and no more."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from inbound.coordinators.rights import FIXED_COUNT, Portion, about_group, right
 
 
 class FixedCountCoordinator(ZkCoordinator):
-    """Takes up to `count` partitions of each topic that no static member lists."""
+    """Takes up to `count` unlisted partitions of each topic.
+
+    Unlisted are those that no static member lists.
+    """
 
     kind = FIXED_COUNT
 
     def __init__(self, count: int) -> None:
-        """`count`: partitions per topic, at least 1."""
+        """`count` is the number of partitions per topic, at least 1."""
         super().__init__()
         self.count = count
 
@@ -23,9 +26,7 @@ class FixedCountCoordinator(ZkCoordinator):
 
     def plan(self, view: GroupView) -> Plan:
         rights = rights_of(view)
-        of_topics = [
-            of for _, of in sorted(rights.items()) if view.me in of.targets
-        ]  # none: our id node is not seen yet
-        goals = [Portion((of,), of.targets[view.me]) for of in of_topics]
+        # Empty while our own id node is not seen yet.
+        goals = [Portion((of,), of.targets[view.me]) for _, of in sorted(rights.items()) if view.me in of.targets]
         notices = (*short_of_count(view.me, rights), *about_group(view, rights))
         return toward(view, goals, notices, share=False)

@@ -1,7 +1,8 @@
-"""What stands in the nodes.
+"""The data of the nodes.
 
-Every JSON node carries the format version `v`; unknown keys of newer versions are kept out
-of the way, so that neighbouring versions of inbound work in one group."""
+Every JSON node has the format version `v`. Unknown keys of newer versions are ignored, so that neighbouring versions of
+inbound work in one group.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,10 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{22}(==)?")
 
 
 def canonical(topic_id: str) -> str | None:
-    """Return an id as a UUID; as it stands if its form is unknown; None for the zero id of brokers without ids."""
+    """Return an id as a UUID; None for the zero id.
+
+    Brokers without ids answer the zero id. An id in an unknown form is returned as it is.
+    """
     known = _uuid(topic_id)
     if known is None:
         return topic_id
@@ -32,9 +36,9 @@ def canonical(topic_id: str) -> str | None:
 
 
 def same_topic(one: str, other: str) -> bool | None:
-    """Return whether two ids name one topic; None: they cannot be compared, as only one is in a form known here.
+    """Return whether two ids name one topic, None if that is unknown.
 
-    Two ids in an unknown form are compared as text.
+    That is unknown where only one has a known form. Two ids in unknown forms are compared as text.
     """
     if one == other:
         return True
@@ -55,13 +59,13 @@ def _uuid(text: str) -> uuid.UUID | None:
 
 FORMAT = 1
 OPEN = b"open"
-#: Kafka counts leaders with 32 bits. What is larger was not written by inbound, and no client takes it.
+#: Kafka counts leaders with 32 bits. Inbound writes no larger number, and no client takes it.
 MOST_LEADER_EPOCH = (1 << 31) - 1
 _MOST_NUMBER = (1 << 64) - 1
 
 
 class BadNodeError(InboundError):
-    """A node holds something that this version cannot read."""
+    """This version cannot read a node's data."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +79,10 @@ class MemberInfo:
     coordinator: dict[str, Any] = field(default_factory=lambda: {"type": "dynamic"})
     joined: int | None = None  # zxid of the first registration; None: the node's own czxid
     admin: str | None = None  # URL of the admin listener
-    #: Names the lock file that the process holds for its id, and the machine's boot: who holds the same file now knows
-    #: that the process is dead.
+    #: The lock file that the process holds for its id, and the machine's boot: a process that holds the same file now knows
+    #: that this one is dead.
     lock: str | None = None
-    #: Which subscription the member serves and how it goes: see `inbound.coordinators.members`. None: none.
+    #: The subscription that the member serves, and its state: see `inbound.coordinators.subscriber_status`. None: none.
     subscriber: dict[str, Any] | None = None
 
     def encode(self) -> bytes:
@@ -89,7 +93,7 @@ def decode_member(path: str, data: bytes) -> MemberInfo:
     """Read an id node.
 
     Raises:
-        BadNodeError: the node is no JSON object of a version we know.
+        BadNodeError: the node is no JSON object of a known version.
     """
     body = read_object(path, data)
     subscriber = body.get("subscriber")
@@ -111,7 +115,7 @@ def decode_member(path: str, data: bytes) -> MemberInfo:
         ) from None
 
 
-#: So many ids of former topics of one name are remembered.
+#: Ids of former topics of one name that the node keeps.
 FORMER_IDS = 8
 
 
@@ -119,14 +123,14 @@ FORMER_IDS = 8
 class ResetNote:
     """A reset's note in the epoch node: the next claimant reports it.
 
-    Claims carry it on until the group's offset has left `new`, so that it is reported although the first claimant died.
+    Claims keep it until the group's offset has left `new`, so that it is reported although the first claimant died.
     """
 
     command: str  # its node's path
     old: int | None  # the group's offset before; None: there was none
     new: int
     #: The group's offset before all moves since the last commit, so that a proof can tell them from moves without a note:
-    #: of several it may see the last alone. None: there was none, or that is not known.
+    #: of several moves it may see only the last. None: there was none, or that is not known.
     since: int | None = None
     #: A member has claimed the partition, before the moves or since, and committed nothing.
     claimed: bool = False
@@ -134,7 +138,7 @@ class ResetNote:
 
 @dataclass(frozen=True)
 class RecreationNote:
-    """The note of a topic's recreation in the epoch node, until a commit.
+    """A topic's recreation, noted in the epoch node until a commit.
 
     The claim that begins the topic writes it: its answer can be lost, or its process can die, before log, processor or ledger
     report the recreation. The next claim reports it then. The id of the deleted topic is the first of `EpochInfo.former`.
@@ -145,7 +149,7 @@ class RecreationNote:
 
 @dataclass(frozen=True)
 class EpochInfo:
-    """The data of `epochs/<topic>/<partition>`: who claimed last.
+    """The last claim of a partition, in `epochs/<topic>/<partition>`.
 
     The node's *version* is the fencing token.
     """
@@ -153,44 +157,48 @@ class EpochInfo:
     consumer: str
     session: int
     nonce: str
-    #: Which topic of that name the group's offset is about; None where the brokers did not say.
+    #: The topic of that name that the group's offset is about; None where the brokers did not say.
     topic_id: str | None = None
-    #: Topics of that name that are known to be deleted, the last one first. Who believes in one has old metadata.
+    #: Deleted topics of that name, the last one first. Brokers and clients that name one have old metadata.
     former: tuple[str, ...] = ()
     #: The reset that moved the group's offset last, as long as nothing was committed since.
     reset: ResetNote | None = None
-    #: Under which leader of the partition what is before the group's offset was written, as Kafka counts leaders: who reads
-    #: on there can have the brokers compare. None: not known.
+    #: The leader, as Kafka counts them, under which the record before the group's offset was written: with it the next
+    #: reader can have the brokers compare. None: not known.
     leader_epoch: int | None = None
     #: The topic was deleted and recreated, and nothing was committed since.
     recreated: RecreationNote | None = None
-    #: A member has claimed the partition before a reset fenced it: since then, `session` tells it no more.
+    #: A member had claimed the partition before a reset fenced it, which cleared `session`.
     claimed: bool = False
 
     @property
     def was_claimed(self) -> bool:
-        """Whether a member is known to have claimed the partition: claims have a session, moves have none."""
-        return self.claimed or bool(self.session)
+        """Return whether a member is known to have claimed the partition."""
+        return self.claimed or bool(self.session)  # claims have a session, moves have none
 
     @property
     def noted_offset(self) -> int | None:
-        """Return where the group's offset is as long as the notes hold; None: there is no note."""
+        """Return the group's offset according to the notes, if any."""
         if self.reset is not None:
             return self.reset.new
         return 0 if self.recreated is not None else None
 
     def without_notes(self) -> EpochInfo:
-        """Return this as it is once something is committed."""
+        """Return the node's data after a commit."""
         return self if self.noted_offset is None else replace(self, reset=None, recreated=None)
 
     def is_about(self, topic_id: str | None) -> bool:
-        """Whether the offset is about that topic: not if the ids differ, or cannot be compared; it is if one is not known."""
+        """Return whether the offset is about that topic, as far as known.
+
+        It is if one id is unknown; it is not if the ids differ or cannot be compared.
+        """
         return topic_id is None or self.topic_id is None or bool(same_topic(self.topic_id, topic_id))
 
     def of_topic(self, topic_id: str | None) -> EpochInfo:
-        """Return this as it is once the offset is about `topic_id`, as the brokers named it; None: they named none.
+        """Return the node's data once the offset is about `topic_id`.
 
-        An id of the same topic stays as it is written: members of earlier releases compare the text.
+        `topic_id` is the brokers' id; None: they named none. An id of the same topic stays as it is written: members of
+        earlier releases compare the text.
         """
         if topic_id is None:
             return self
@@ -202,28 +210,27 @@ class EpochInfo:
         return replace(self, topic_id=topic_id, former=tuple(former[:FORMER_IDS]), recreated=None, claimed=False)
 
     def before_a_move(self, topic_id: str | None, old: int | None) -> EpochInfo:
-        """Return what a move of the offset to one of that topic has before it, where `old` stands.
+        """Return the node's data that a move from `old` starts from.
 
-        Of a former topic no claim and no note; and no note of a move to elsewhere than `old`.
+        Claims and notes of a former topic are left out, and so are notes of a move to another offset than `old`.
         """
         mine = self if self.is_about(topic_id) else replace(self.of_topic(topic_id), session=0, reset=None)
         return mine if mine.noted_offset == old else mine.without_notes()
 
     def knows_as_former(self, topic_id: str) -> bool:
-        """Whether the group knows that the topic with that id was deleted.
+        """Return whether the group knows that the topic was deleted.
 
-        The current topic is none of these, although earlier releases left its id there in another form.
+        The current topic was not, although earlier releases left its id there in another form.
         """
         if self.topic_id is not None and same_topic(self.topic_id, topic_id):
             return False
         return any(same_topic(known, topic_id) for known in self.former)
 
     def noted(self) -> ResetNote | None:
-        """Return the reset's note as the next writer of the node keeps it: a session tells a claim."""
+        """Return the reset's note for the next writer of the node."""
         return self.reset if self.reset is None or not self.session else replace(self.reset, claimed=True)
 
     def moved(self, command: str, old: int | None, new: int) -> ResetNote:
-        """Return the note of a move."""
         earlier = self.noted()
         if earlier is None or earlier.new != old:
             return ResetNote(command, old, new, old, old is None and self.was_claimed)
@@ -261,10 +268,10 @@ def decode_epoch(path: str, data: bytes) -> EpochInfo | None:
 
 @dataclass(frozen=True)
 class TopicInfo:
-    """The data of `epochs/<topic>`: the topic as the group first saw it.
+    """The topic as the group first saw it, in `epochs/<topic>`.
 
-    A partition numbered `partitions` or above was added later, and starts at its smallest offset: with `latest`,
-    what was published before we noticed it would be lost.
+    A partition numbered `partitions` or above was added later, and starts at its smallest offset: with `latest`, the group
+    would lose the records that were published before it noticed the partition.
     """
 
     partitions: int
@@ -275,8 +282,8 @@ class TopicInfo:
 
 
 def decode_topic(path: str, data: bytes) -> TopicInfo:
-    """Read an `epochs/<topic>` node; one without data was made by hand: every partition counts as known."""
-    if not data:
+    """Read an `epochs/<topic>` node."""
+    if not data:  # made by hand: every partition counts as known
         return TopicInfo(1 << 31)
     try:
         body = _object(data)
@@ -290,7 +297,7 @@ def decode_topic(path: str, data: bytes) -> TopicInfo:
 
 
 def decode_offset(path: str, data: bytes) -> int | None:
-    """Read an offset node: decimal text; empty where nothing was committed yet.
+    """Read an offset node: decimal text, or empty before the first commit.
 
     Raises:
         BadNodeError: it is neither.
@@ -340,7 +347,7 @@ def _text(value: Any) -> str:
 
 
 def encode_object(body: Mapping[str, Any], *optional: str) -> bytes:
-    """Return an object as the data of a node; `optional` keys are left out where they are None or False."""
+    """Return an object as a node's data, without unset `optional` keys."""
     kept = {
         key: value for key, value in body.items() if key not in optional or (value is not None and value is not False)
     }
@@ -351,7 +358,7 @@ def read_object(path: str, data: bytes) -> dict[str, Any]:
     """Return the JSON object in a node.
 
     Raises:
-        BadNodeError: it is none, or of a format that this version does not know.
+        BadNodeError: it is none, or of an unknown format.
     """
     try:
         body = _object(data)
@@ -364,7 +371,7 @@ def read_object(path: str, data: bytes) -> dict[str, Any]:
 
 
 def _object(data: bytes) -> dict[str, Any]:
-    """Return the JSON object in `data`; ValueError if it is none of inbound's."""
+    """Return inbound's JSON object in `data`, or raise ValueError."""
     try:
         body = json.loads(data, parse_float=_finite, parse_constant=_finite)
     except RecursionError:

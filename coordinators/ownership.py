@@ -1,8 +1,8 @@
 """Claim, recover, release: the transactions that change who owns a partition.
 
-Reads are hints; only transactions decide. "Ours" means that a node's `ephemeralOwner` is our session, never that the
-consumer id matches. A partition is *held* while its owner node is ours and its epoch has the version that our claim
-got: that version is the fence of every commit.
+Reads are hints; only transactions decide. A node is *ours* if its `ephemeralOwner` is our session, never because the consumer
+id matches. A partition is *held* while its owner node is ours and its epoch has the version that our claim got: that
+version is the fence of every commit.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from inbound.topic_partition import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Proof that a partition is ours: epoch version and session of our claim.
+    """The epoch and session of our claim, which every commit checks.
 
-    The claim's nonce tells our epoch from one of the same number in a node that was deleted and that we made again.
+    The nonce tells our epoch from one of the same number in a node that was deleted and that we recreated.
     """
 
     epoch: int
@@ -64,28 +64,24 @@ class Claim:
 
     fence: Fence
     offset: int | None  # the group's commit; None where there is none yet
-    #: Added to the topic after the group had begun: starts at its smallest offset.
-    added_later: bool = False
-    #: The topic that the offset is about.
-    topic_id: str | None = None
+    added_later: bool = False  # to the topic, after the group had begun: the partition starts at its smallest offset
+    topic_id: str | None = None  # of the topic that the offset is about
     #: The topic was deleted and recreated: this claim, or one before it after which nothing was committed, has set the
     #: offset to 0. `old` is the offset before.
     recreated: bool = False
     old: int | None = None
     former: str | None = None  # the id of the deleted topic
-    #: The id that the brokers named, if it cannot be compared with `topic_id`: the offset may be about another topic.
+    #: The brokers' id, if it cannot be compared with `topic_id`: the offset may be about another topic.
     unclear: str | None = None
-    #: The reset that has moved the offset to where it still is: nothing was committed since.
-    reset: ResetNote | None = None
-    #: What stands in the epoch node now.
-    info: EpochInfo | None = field(default=None, compare=False)
+    reset: ResetNote | None = None  # the reset that moved the offset, if nothing was committed since
+    info: EpochInfo | None = field(default=None, compare=False)  # the epoch node's data
 
 
 class OtherTopicError(TransientError):
     """The group's offset is about another topic of this name.
 
-    Either the topic was deleted and recreated, or (`former`) the claimant does not know that yet. Nothing is
-    claimed on such old hearsay: ask the brokers again, and claim with `instead_of`.
+    Either the topic was deleted and recreated, or (`former`) the claimant does not know that yet. Old metadata is no
+    ground for a claim: ask the brokers again, and claim with `instead_of`.
     """
 
     def __init__(self, tp: TopicPartition, *, found: str, told: str | None, former: bool) -> None:
@@ -95,22 +91,22 @@ class OtherTopicError(TransientError):
         self.former = former
 
 
-class Verdict(Enum):
-    """What an evaluation found about a partition that we hold, or wanted."""
+class ClaimCheck(Enum):
+    """An evaluation's finding about a partition that we hold, or wanted."""
 
     HELD = "held"  # ours, under our epoch
     UNVERIFIED = "unverified"  # neither confirmed nor refuted; look again
     CLOSED = "closed"  # the gate is closed; look again when it opens
     LOST = "lost"  # another member's epoch
     BROKEN = "broken"  # our node, but not our epoch: drop it and claim again
-    REFUSED = "refused"  # ZooKeeper refuses a node of it: access rights, say; look again later
+    REFUSED = "refused"  # ZooKeeper refuses a node of it, as for access rights; look again later
 
 
 def current(fence: Fence, path: str, epoch: Node | None) -> Fence | None:
-    """Return `fence` with the version that the epoch node has now, if the epoch is still that of our claim; else None.
+    """Return `fence` with the node's version if the epoch is ours.
 
-    The nonce tells: the number alone comes again in a node that was deleted and made again, and moves on when we write
-    our own claim again (see `docs/decisions/0014-late-requests.md`). An older version with our nonce is an old view.
+    The nonce decides: the number alone repeats in a node that was deleted and recreated, and moves on when we write our own
+    claim again (see `docs/decisions/0014-late-requests.md`). An older version with our nonce is an old view.
     """
     if epoch is None:
         return None
@@ -131,22 +127,22 @@ _nonces = itertools.count()
 
 
 class Ownership:
-    """One consumer's transactions in one group. Used from the controller's thread only."""
+    """One consumer's transactions in one group. Controller's thread only."""
 
     def __init__(self, zk: ZooKeeper, group: str, consumer_id: str) -> None:
         self.zk = zk
         self.paths = GroupPaths(group)
         self.consumer_id = consumer_id
         self._group_ready_in: int | None = None  # the session in which the group's folders were there
-        #: In which session a recovery of these went without an answer: while it lives, it may execute at any time.
+        #: The session of an unanswered recovery: while it lives, the recovery may execute at any time.
         self._unanswered: dict[TopicPartition, int] = {}
         self._asking: dict[str, Call[Node | None]] = {}
-        self._known: dict[str, tuple[TopicInfo, int]] = {}  # topic: its node, and up to which partition all exists
+        self._known: dict[str, tuple[TopicInfo, int]] = {}  # topic: its node, and the number of complete partitions
 
     async def ensure_group(self) -> None:
-        """Create the group's folders, before anything is registered in them. Looked at once in each session.
+        """Create the group's folders, once in each session.
 
-        A group without members may be deleted, with everything in it: so it may be gone when our session was.
+        A group without members may be deleted with all its nodes: so the folders may be gone when our session was.
         """
         connection = self.zk.connection
         session = connection.session.id if connection is not None else None
@@ -158,12 +154,12 @@ class Ownership:
         self._group_ready_in = session
 
     async def ensure(self, topic: str, partitions: int, *, came_later: bool = False) -> None:
-        """Create what `partitions` partitions of `topic` need: parents, gate, epochs, offsets; never the owners.
+        """Create a topic's parents, gate, epochs and offsets, but no owners.
 
-        `came_later`: we saw the topic come, so the group begins at the smallest offset of all its partitions.
+        `came_later`: the group saw the topic's creation, so it begins at the smallest offset of all its partitions.
 
         Raises:
-            TransientError: ZooKeeper did not answer; what was made stays, and the next call goes on.
+            TransientError: ZooKeeper did not answer; created nodes stay, and the next call goes on.
         """
         info, ready = self._known.get(topic, (None, 0))
         if info is not None and ready >= partitions:
@@ -172,7 +168,7 @@ class Ownership:
         await self.ensure_group()
         await self._ensure_paths(paths.topic_parents(topic))
         await self._create_if_absent(Create(paths.gate(topic), OPEN))
-        # One creator decides what "the topic as the group first saw it" was; everyone else reads it.
+        # One creator decides what "the topic as the group first saw it" was; all others read it.
         await self._create_if_absent(Create(paths.epochs(topic), TopicInfo(0 if came_later else partitions).encode()))
         node = await self.zk.get(paths.epochs(topic))
         info = decode_topic(paths.epochs(topic), node.data if node else b"")
@@ -191,23 +187,24 @@ class Ownership:
         *,
         instead_of: str | None = None,
     ) -> Claim | None:
-        """Take a partition that has no owner (or whose owner node is a left-over of ours); None if it is not free.
+        """Claim an ownerless partition; return None if it is not free.
 
-        `topic_id` is the topic's as the brokers told us, None where they don't. Where it is not the one that the
-        group's offset is about, the topic was deleted and recreated: then the claim sets the offset to 0, in the same
-        transaction, so it happens once, for all claimants. It does so only for the id `instead_of`: the one that was
-        found before the brokers were asked again. What was heard earlier could be older than what the group knows.
-        Where the two ids cannot be compared, the claim changes neither id nor offset, and says so (`Claim.unclear`).
+        A partition whose owner node is a left-over of ours is free, too. `topic_id` is the topic's id from the brokers, None
+        where they have none. Where the group's offset is about another id, the topic was deleted and recreated: then the
+        claim sets the offset to 0, in the same transaction, so it happens once, for all claimants. It does so only in place
+        of the id `instead_of`, which was found before the brokers were asked again: an earlier answer could be older than
+        the group's knowledge. Where the two ids cannot be compared, the claim changes neither id nor offset, and says so
+        (`Claim.unclear`).
 
         The offset is read after the claim and in the same session: read before, another owner could still commit and
         release between the two, and its records would be repeated. An owner node of one of `dead_sessions` (of a
-        process that is provably dead) is replaced; if that session's node was another's by now, its claim has raised
-        the epoch and ours is refused.
+        process that is provably dead) is replaced; if that node is another session's by now, its claim has raised the epoch
+        and ours is refused.
 
         Raises:
-            OtherTopicError: the topic's id is neither the one that the group's offset is about nor `instead_of`.
-            TransientError: no usable answer; whether it is ours is for the next evaluation to find out.
-            BadNodeError: a node holds something else.
+            OtherTopicError: the group's offset is about neither `topic_id` nor `instead_of`.
+            TransientError: no usable answer; the next evaluation finds out whether the partition is ours.
+            BadNodeError: a node cannot be read.
         """
         session = self.zk.session_for(f"claim of {tp}")
         epoch_path, owner_path, offset_path = self.paths.epoch(*tp), self.paths.owner(*tp), self.paths.offset(*tp)
@@ -264,19 +261,19 @@ class Ownership:
             recreation.old if recreation else None, former_id if recreation else None, unclear, told.reset, info,
         )  # fmt: skip
 
-    async def recover(self, tp: TopicPartition, fence: Fence) -> tuple[Verdict, Fence]:
-        """Get the owner node back in a new session, under the same epoch: nothing is lost and nothing repeated.
+    async def recover(self, tp: TopicPartition, fence: Fence) -> tuple[ClaimCheck, Fence]:
+        """Recreate the owner node in a new session, under the same epoch.
 
-        Only once the server has declared the fence's session expired. While that session may still live, a commit of
-        it may be on its way, and could land after a newer one of ours under the same epoch.
+        So nothing is lost or repeated. Call it only once the server has declared the fence's session expired: while that
+        session may live, its in-flight commit could land after a newer one of ours under the same epoch.
         """
         session = self.zk.session_for(f"recovery of {tp}")
         gate = await self.zk.get(self.paths.gate(tp.topic))
         if gate is None:
             self._missing(tp.topic, self.paths.gate(tp.topic))
-            return Verdict.UNVERIFIED, fence
+            return ClaimCheck.UNVERIFIED, fence
         if gate.data != OPEN:
-            return Verdict.CLOSED, fence
+            return ClaimCheck.CLOSED, fence
         ops: list[Op] = [
             Check(self.paths.gate(tp.topic), gate.stat.version),
             Check(self.paths.epoch(*tp), fence.epoch),
@@ -292,31 +289,32 @@ class Ownership:
                 self._unanswered[tp] = call.sent_in
             # Refused is not lost: the node may be our own, from an attempt whose answer did not come.
             return await self.verify(tp, replace(fence, session=session))
-        return Verdict.HELD, replace(fence, session=session)
+        return ClaimCheck.HELD, replace(fence, session=session)
 
-    async def verify(self, tp: TopicPartition, fence: Fence) -> tuple[Verdict, Fence]:
-        """Find out whether a partition is held under `fence`, in the order gate, id node, epoch, owner."""
+    async def verify(self, tp: TopicPartition, fence: Fence) -> tuple[ClaimCheck, Fence]:
+        """Find out whether a partition is held under `fence`."""
         session = self.zk.session_for(f"check of {tp}")
         gate, member, epoch, owner = await self._look(tp)
         now = current(fence, self.paths.epoch(*tp), epoch)
         if now is None:
             ours = owner is not None and owner.stat.ephemeral_owner == session
-            return (Verdict.BROKEN if ours else Verdict.LOST), fence
+            return (ClaimCheck.BROKEN if ours else ClaimCheck.LOST), fence
         if owner is None:
             closed = gate is not None and gate.data != OPEN
-            return (Verdict.CLOSED if closed else Verdict.UNVERIFIED), replace(now, session=fence.session)
+            return (ClaimCheck.CLOSED if closed else ClaimCheck.UNVERIFIED), replace(now, session=fence.session)
         if owner.stat.ephemeral_owner != session or member is None:
-            return Verdict.UNVERIFIED, fence  # a node of a session that is about to go, or a server behind the times
-        return Verdict.HELD, replace(now, session=session)
+            return ClaimCheck.UNVERIFIED, fence  # the node of an ending session, or a server that lags
+        return ClaimCheck.HELD, replace(now, session=session)
 
     async def release(self, tp: TopicPartition, fence: Fence, offset: int | None) -> int | None:
-        """Give a partition up, committing `offset` with it where one is given; one transaction that checks the epoch.
+        """Release a partition, and commit `offset` if given, in one transaction.
 
-        The epoch and not the owner node's version: a recreated node starts at version 0 again, and a late second
-        attempt would delete a stranger's.
+        The transaction checks the epoch and not the owner node's version: a recreated node starts at version 0 again, and a
+        late second attempt would delete another member's.
 
         Returns:
             The transaction id (mzxid) of the commit, where one was asked for and has landed; else None.
+
         Raises:
             TransientError: no answer; ask again, with the same offset.
         """
@@ -344,13 +342,13 @@ class Ownership:
     async def release_all(
         self, partitions: Sequence[tuple[TopicPartition, Fence]], first: Sequence[Op]
     ) -> frozenset[TopicPartition]:
-        """Give partitions up without a commit, in one transaction that begins with `first`; as many as fit.
+        """Release as many partitions as fit into one transaction, without commits.
 
-        Returns those that are given up; the others are to be released one by one.
+        The transaction begins with `first`. Returns the released partitions; release the others one by one.
 
         Raises:
-            RefusedError: one of them is not ours any more, or `first` cannot be done: nothing was done.
-            TransientError: no answer: some of it may be done.
+            RefusedError: one of them is not ours any more, or `first` is refused: nothing was done.
+            TransientError: no answer: the partitions may be released.
         """
         wanted = [(tp, fence) for tp, fence in partitions if tp not in self._unanswered]
         ops: list[Op] = list(first)
@@ -361,10 +359,10 @@ class Ownership:
         return frozenset(tp for tp, _ in wanted[: (MAX_TRANSACTION_OPS - len(first)) // 2])
 
     async def _guard_of_release(self, tp: TopicPartition, fence: Fence) -> Op | None:
-        """Return what keeps a release from hitting a stranger: the check of the epoch; None if that is another's.
+        """Return the release's check of the epoch; None if that is another's.
 
-        After a recovery without an answer the epoch is moved instead. Else that recovery could still execute after this
-        release, and leave an owner node of ours under which nothing is held.
+        After a recovery without an answer the release moves the epoch instead. Else that recovery could still execute after
+        this release, and leave an owner node of ours under which nothing is held.
         """
         path = self.paths.epoch(*tp)
         if self._unanswered.get(tp) != self.zk.session_for(f"release of {tp}"):
@@ -375,11 +373,11 @@ class Ownership:
         return SetData(path, epoch.data, epoch.stat.version)
 
     async def clear(self, tp: TopicPartition, dead_sessions: Collection[int] = ()) -> None:
-        """Delete an owner node of ours, or of one of `dead_sessions`, under which nothing is held: others wait for it.
+        """Delete an owner node without a held partition, which blocks claims.
 
-        The epoch is checked. A request of this kind that executes late would else delete the node of our next claim. It is
-        moved on where an unanswered request could still execute: a commit of the dead process, or a recovery of
-        ours without an answer.
+        The node is ours, or of one of `dead_sessions`. The transaction checks the epoch: executed late, it would else delete
+        the node of our next claim. It raises the epoch where an unanswered request could still execute: a commit of the
+        dead process, or our own recovery.
 
         Raises:
             RefusedError: the epoch moved, or the node went, just now; look again.
@@ -387,7 +385,7 @@ class Ownership:
         """
         session = self.zk.session_for(f"removal of the owner node of {tp}")
         epoch_path, owner_path = self.paths.epoch(*tp), self.paths.owner(*tp)
-        # The owner last: what is ours then was not claimed under a later epoch than the one that is checked.
+        # The owner last: an owner node of ours then was not claimed under a later epoch than the checked one.
         asked = self.zk.get(epoch_path), self.zk.get(owner_path)
         epoch, owner = [await call for call in asked]
         if epoch is None or owner is None or owner.stat.ephemeral_owner not in {session, *dead_sessions}:
@@ -400,10 +398,10 @@ class Ownership:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     async def _look(self, tp: TopicPartition) -> tuple[Node | None, Node | None, Node | None, Node | None]:
-        """Read gate, our id node, epoch and owner, in this order, in one round trip.
+        """Read gate, our id node, epoch and owner, in this order.
 
-        The owner last: read before the epoch, it could be the one that our own successor has already replaced, and
-        the old process would evict the new one.
+        That is one round trip. The owner last: read before the epoch, it could be a node that our own successor has already
+        replaced, and the old process would evict the new one.
         """
         paths = self.paths
         calls = [
@@ -419,19 +417,18 @@ class Ownership:
         return gate, member, epoch, owner
 
     def _get_once(self, path: str) -> Call[Node | None]:
-        """Ask for a node that all partitions have in common, or wait for the answer that is on its way already."""
+        """Read a node that all partitions share, with one request in flight."""
         call = self._asking.get(path)
         if call is None or call.done:
             call = self._asking[path] = self.zk.get(path)
         return call
 
     def _look_for_missing(self, topic: str, refused: RefusedError) -> None:
-        """A refusal because a node is not there, which `ensure` had made: make it again."""
         if refused.reason == "NoNode":
             self._missing(topic, refused.op.path)
 
     def _missing(self, topic: str, path: str) -> None:
-        """Let the next `ensure` make deleted nodes again."""
+        """Have the next `ensure` recreate deleted nodes."""
         if self._known.pop(topic, None) is not None:
             log.error(
                 "%s is gone, or its parent: it was deleted. It is made again; the partitions concerned are claimed "
@@ -440,7 +437,7 @@ class Ownership:
             )
 
     def _overwritten(self, path: str, old: Node | None) -> int | None:
-        """Return the offset that was there; None too where that was none."""
+        """Return the offset in a node, if it has a valid one."""
         try:
             return decode_offset(path, old.data) if old is not None else None
         except BadNodeError as error:
@@ -448,7 +445,7 @@ class Ownership:
             return None
 
     def _before(self, path: str, epoch: Node) -> EpochInfo:
-        """Return what the epoch node says of the topic and of a reset; nothing, if it holds nothing that we know."""
+        """Return the epoch node's data, or empty data if it is unreadable."""
         try:
             return decode_epoch(path, epoch.data) or EpochInfo("", 0, "")
         except BadNodeError as error:
@@ -456,15 +453,18 @@ class Ownership:
             return EpochInfo("", 0, "")
 
     async def _leader_epoch(self, tp: TopicPartition, before: EpochInfo, *, fresh: bool) -> int | None:
-        """Return `EpochInfo.leader_epoch` for a claim; 0 where nothing was ever committed.
+        """Return `EpochInfo.leader_epoch` for a claim; 0 before the first commit.
 
-        That is right for a log that never lost its leader, and spares its first commit to move the epoch.
+        0 is right for a log that never lost its leader, and spares its first commit to move the epoch.
         """
         node = await self.zk.get(self.paths.offset(*tp)) if fresh else None
         return 0 if fresh and (node is None or not node.data.strip()) else before.leader_epoch
 
     async def _stands_at(self, tp: TopicPartition, offset: int | None) -> bool:
-        """Whether the group's offset is `offset`: a hint, for a commit may come before our claim."""
+        """Return whether the group's offset is `offset`, as a hint.
+
+        A commit may land before our claim.
+        """
         if offset is None:
             return False
         path = self.paths.offset(*tp)
@@ -494,7 +494,7 @@ class Ownership:
                 raise
 
     async def _create_all(self, ops: list[Create]) -> None:
-        """Create all of `ops`; where another member is doing the same, one at a time."""
+        """Create all of `ops`, one by one if other members do, too."""
         if not await accepted(self.zk, ops):
             for op in ops:
                 await self._create_if_absent(op)

@@ -1,6 +1,6 @@
-"""The only place where znode paths exist.
+"""The paths of all znodes; no other module has any.
 
-Layout as Jetstream and Kafka 0.8 had it, so that old tools read it.
+The layout is that of Jetstream and Kafka 0.8, so that old tools read it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 
 from inbound.errors import ConfigError
 
-#: A name that can be one part of a path: what ZooKeeper and Kafka both take.
+#: A name that can be one part of a path: ZooKeeper and Kafka both accept it.
 _PART = re.compile(r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+")
 
 
@@ -48,7 +48,7 @@ class GroupPaths:
         return f"{self.ids}/{path_part(consumer_id, 'consumer id')}"
 
     def pause(self, holder: str, consumer_id: str | None = None) -> str:
-        """The pause that `holder` keeps: for the whole group, or for one member of it."""
+        """Return the node of a holder's pause, of group or member."""
         name = path_part(holder, "holder of a pause")
         if "@" in name:
             raise ConfigError(f"holder of a pause {name!r}: must not hold '@', which comes before a consumer id")
@@ -78,7 +78,7 @@ class GroupPaths:
         return f"{self.root}/epochs/{topic}/{partition}"
 
     def group_parents(self) -> list[str]:
-        """The persistent folders that a group needs, parents first."""
+        """Return the persistent folders that a group needs, parents first."""
         return [
             "/consumers",
             self.root,
@@ -89,7 +89,7 @@ class GroupPaths:
         ]
 
     def topic_parents(self, topic: str) -> list[str]:
-        """The persistent folders that a topic needs besides (`epochs/<topic>` is made with its data)."""
+        """Return a topic's persistent folders, without `epochs/<topic>`, which gets data."""
         return [self.owners(path_part(topic, "topic")), self.offsets(topic)]
 
 
@@ -98,30 +98,29 @@ class CommandPaths:
 
     #: One child for each reset; its name is never used again.
     RESETS = "/inbound/commands/reset-offset"
-    #: Used names that derive from something that lasts, such as a manifest's content. They stay when
-    #: the command itself is cleared away: the manifest may lie in its folder for years.
+    #: Used names that derive from something that lasts, as from a manifest's content. They stay when the command itself is
+    #: cleared away: the manifest may lie in its folder for years.
     USED_NAMES = "/inbound/commands/reset-offset-names"
 
     def parents(self) -> list[str]:
-        """The persistent folders, parents first."""
         return ["/inbound", "/inbound/commands", self.RESETS, self.USED_NAMES]
 
     def reset(self, name: str) -> str:
-        """The command itself: specification and status."""
+        """Return the node of the command: specification and status."""
         return f"{self.RESETS}/{path_part(name, 'name of a reset')}"
 
     def leader(self, name: str) -> str:
-        """Ephemeral: who carries it out at the moment. A courtesy, no lock: steps are safe with several of them."""
+        """Return the leader's ephemeral node: no lock, steps tolerate several leaders."""
         return f"{self.reset(name)}/leader"
 
     def used_name(self, name: str) -> str:
-        """Says that a command of this name was submitted once."""
+        """Return the node that says that this name was used."""
         return f"{self.USED_NAMES}/{path_part(name, 'name of a reset')}"
 
     def targets(self, name: str, by: str, chunk: int) -> str:
-        """Where the partitions of one chunk are moved to, as `by` has resolved it; made before anything is moved."""
+        """Return the node of a chunk's targets, resolved by `by` before moves."""
         return f"{self.reset(name)}/targets-{by}-{chunk}"
 
     def applied(self, name: str, chunk: int) -> str:
-        """Made by the transaction that moves the partitions of one chunk."""
+        """Return the node that a chunk's moving transaction makes."""
         return f"{self.reset(name)}/applied-{chunk}"

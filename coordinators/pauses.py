@@ -1,11 +1,11 @@
 """Pauses of a group and requests for a rebalance, as nodes.
 
     /consumers/<group>/pauses/<holder>                  the whole group is paused
-    /consumers/<group>/pauses/<holder>@<consumer id>    one member is
-    /consumers/<group>/rebalance                        rewritten when every member is to evaluate at once
+    /consumers/<group>/pauses/<holder>@<consumer id>    one member is paused
+    /consumers/<group>/rebalance                        rewritten to have every member evaluate at once
 
-A holder is the operator or a reset. Each holds its own pauses, and a member reads again only when
-none is left that is about it. The nodes are persistent: a pause outlives every process.
+A holder is the operator or a reset. Each holds its own pauses; a member resumes when no pause is left that concerns it. The
+nodes are persistent: a pause outlives every process.
 """
 
 from __future__ import annotations
@@ -31,34 +31,28 @@ from inbound.coordinators.zookeeper import (
 )
 from inbound.runtime.text import printable
 
-#: Who pauses by command.
-OPERATOR = "operator"
-#: What people wrote is cut after so many characters.
-LONGEST_TEXT = 200
+OPERATOR = "operator"  # the holder of pauses by command
+LONGEST_TEXT = 200  # characters; longer texts of people are cut
 
 
 @dataclass(frozen=True)
 class Pause:
-    """One pause.
-
-    `since` and `by` are for people, and empty where a node does not say them.
-    """
+    """One pause of a group or of a member."""
 
     holder: str
     consumer: str | None = None  # None: the whole group
-    since: str = ""  # ISO 8601
-    by: str = ""
+    since: str = ""  # ISO 8601, for people; empty where the node has none
+    by: str = ""  # for people
     reason: str | None = None
 
     def encode(self) -> bytes:
         return encode_object({"since": self.since, "by": self.by, "reason": self.reason})
 
     def concerns(self, consumer_id: str) -> bool:
-        """Whether a member reads nothing because of it."""
-        return self.consumer is None or self.consumer == consumer_id
+        return self.consumer in (None, consumer_id)
 
     def told(self, channel: str) -> str:
-        """Return who paused, since when, why, and what ends it; in one line."""
+        """Return the pause's author, time, reason and end, in one line."""
         whom = "" if self.consumer is None else f"member {self.consumer} "
         details = [f"since {self.since}"] * bool(self.since) + [f"by {self.by}"] * bool(self.by)
         text = " ".join([f"{whom}paused", *details]) + (f" ({self.reason})" if self.reason else "")
@@ -70,13 +64,13 @@ class Pause:
 
 
 def named(name: str) -> Pause:
-    """Return what the name of a pause's node says. Every name is a pause: to go on is what must be certain."""
+    """Return the pause of a node's name; every name is a pause."""
     holder, at, consumer = name.partition("@")  # a holder has no '@', a consumer id may have some
     return Pause(holder, consumer if at else None)
 
 
 def decode_pause(name: str, data: bytes) -> Pause:
-    """Return a pause. What cannot be read, of a newer version or made by hand, is a pause all the same."""
+    """Return the pause in a node; unreadable data is a pause, too."""
     pause = named(name)
     try:
         body = json.loads(data)
@@ -88,40 +82,37 @@ def decode_pause(name: str, data: bytes) -> Pause:
 
 
 def one_line(text: str) -> str:
-    """Return what can be shown of a text in one line of a log or a status."""
+    """Return the text as one printable line, cut."""
     return " ".join(printable(text, " ").split())[:LONGEST_TEXT]
-
-
-# -- a member's side -----------------------------------------------------------------------------------------------
 
 
 class PauseReader:
     """Follows a group's pauses and requests for a rebalance. Controller's thread.
 
-    A look costs one list of children, and one read for each pause that concerns the member.
+    A read costs one list of children, and one more request for each pause that concerns the member.
     """
 
     def __init__(
         self,
         zk: ZooKeeper,
         paths: GroupPaths,
-        consumer_id: str,
+        me: str,
         *,
         on_pause: Callable[[], None],
         on_rebalance: Callable[[], None],
     ) -> None:
-        """`on_pause` and `on_rebalance` are called, by any thread, when something has changed since the last `read`."""
+        """`on_pause` and `on_rebalance` report changes since the last `read`. Any thread."""
         self._zk = zk
         self._paths = paths
-        self._consumer_id = consumer_id
+        self._me = me
         self._pauses = Watch(on_pause)
         self._rebalance = Watch(on_rebalance)
 
     async def read(self) -> tuple[int, tuple[Pause, ...]]:
-        """Return the pauses that concern the member, and the generation of the connection that they were read on.
+        """Return the generation of the connection, and the member's pauses.
 
         Raises:
-            TransientError: nothing is known: there is no connection, or no answer.
+            TransientError: there is no connection, or no answer: nothing is known.
         """
         connection = self._zk.connection
         if connection is None:
@@ -133,7 +124,7 @@ class PauseReader:
         if names is None:  # the folder was deleted by hand; its return is watched for instead
             names = []
             await self._pauses.get(self._zk, self._paths.pauses)
-        found = [await self._read(name) for name in sorted(names) if named(name).concerns(self._consumer_id)]
+        found = [await self._read(name) for name in sorted(names) if named(name).concerns(self._me)]
         return connection.generation, tuple(pause for pause in found if pause is not None)
 
     async def _read(self, name: str) -> Pause | None:
@@ -141,19 +132,18 @@ class PauseReader:
         return None if node is None else decode_pause(name, node.data)
 
 
-# -- who pauses ----------------------------------------------------------------------------------------------------
-
-
 async def read_pauses(zk: ZooKeeper, paths: GroupPaths) -> list[Pause]:
-    """Return all pauses of a group, by their names only (without since, by, reason)."""
+    """Return all pauses of a group, without `since`, `by` and `reason`."""
     return [named(name) for name in sorted(await zk.children(paths.pauses) or ())]
 
 
 async def pause(zk: ZooKeeper, group: str, wanted: Pause) -> Pause | None:
-    """Pause. Returns the pause that its holder had there already, which stays as it is; None: there was none.
+    """Create a pause, and return the holder's earlier one.
+
+    An earlier pause stays as it is; None: there was none.
 
     Raises:
-        TransientError: ZooKeeper does not answer; whether it is paused is not known. Trying again is safe.
+        TransientError: ZooKeeper does not answer, so the pause may exist. A retry is safe.
     """
     paths = GroupPaths(group)
     path = paths.pause(wanted.holder, wanted.consumer)
@@ -168,10 +158,10 @@ async def pause(zk: ZooKeeper, group: str, wanted: Pause) -> Pause | None:
 
 
 async def resume(zk: ZooKeeper, group: str, holder: str, consumer: str | None = None) -> list[Pause]:
-    """Take back a holder's pauses: that of `consumer`, or (None) the group's and all members'. Returns those that were.
+    """End a holder's pauses, all or those of `consumer`; return them.
 
     Raises:
-        TransientError: ZooKeeper does not answer; what was taken back is not known. Trying again is safe.
+        TransientError: ZooKeeper does not answer, so some pauses may have ended. A retry is safe.
     """
     paths = GroupPaths(group)
     ended: dict[Pause, None] = {}
@@ -192,10 +182,10 @@ async def resume(zk: ZooKeeper, group: str, holder: str, consumer: str | None = 
 
 
 async def ask_rebalance(zk: ZooKeeper, group: str, wish: Pause) -> None:
-    """Let every member of the group evaluate at once. `wish` says when, by whom and why, for people.
+    """Have all members evaluate at once; `wish` has author, time and reason.
 
     Raises:
-        TransientError: ZooKeeper does not answer. Trying again is safe.
+        TransientError: ZooKeeper does not answer. A retry is safe.
     """
     paths = GroupPaths(group)
     await Ownership(zk, group, wish.holder).ensure_group()
@@ -206,5 +196,4 @@ async def ask_rebalance(zk: ZooKeeper, group: str, wish: Pause) -> None:
 
 
 async def members_alive(zk: ZooKeeper, paths: GroupPaths) -> list[str]:
-    """Return the consumer ids that are registered now."""
     return sorted(await zk.children(paths.ids) or ())

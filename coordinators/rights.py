@@ -1,12 +1,12 @@
-"""Who is entitled to which partitions in a group of mixed members.
+"""The rights of members to partitions in a group of mixed kinds.
 
-The order of right, topic by topic: what a live static member lists is reserved for those who list it; of the rest each
-fixed-count member may have its count, the longest-serving first; what remains is for the dynamic members. Members of a
-kind that is not known here (custom ones, or of a later version) count as dynamic.
+The order of right, topic by topic: partitions that live static members list are reserved for them; of the rest each
+fixed-count member may have its count, the longest-serving first; the remainder is for the dynamic members. Members of an
+unknown kind (custom ones, or of a later version) count as dynamic.
 
-Pure: members that see the same id nodes and partition counts come to the same answer, and so their targets add up to
-no more than there is. That is all that convergence needs: a member above its target releases, a member below it
-takes ownerless partitions, and no two members wait for each other.
+Pure: members that see the same id nodes and partition counts compute the same rights, so their targets add up to no more
+than all partitions. Convergence needs nothing else: a member above its target releases, a member below it takes ownerless
+partitions, and no two members wait for each other.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from inbound.topic_partition import TopicPartition
 
 DYNAMIC, FIXED_COUNT, STATIC = "dynamic", "fixed-count", "static"
 
-#: So many partitions or topics are named in one sentence; the others are only counted.
+#: A sentence names so many partitions or topics, and counts the others.
 NAMED = 20
 
 
 def is_dynamic(coordinator: Mapping[str, Any]) -> bool:
-    """Whether a member counts as dynamic: also one of a kind that is not known here, such as a `module:Class`."""
+    """Return whether a member counts as dynamic, as all unknown kinds do."""
     return coordinator.get("type") not in (STATIC, FIXED_COUNT)
 
 
 def listed_by(coordinator: Mapping[str, Any]) -> frozenset[TopicPartition]:
-    """Return the partitions that a static member lists, none for others; what cannot be read is left out."""
+    """Return a static member's readable list of partitions, or none."""
     partitions = coordinator.get("partitions")
     if coordinator.get("type") != STATIC or not isinstance(partitions, Mapping):
         return frozenset()
@@ -45,13 +45,13 @@ def listed_by(coordinator: Mapping[str, Any]) -> frozenset[TopicPartition]:
 
 
 def count_of(coordinator: Mapping[str, Any]) -> int:
-    """Return how many partitions per topic a fixed-count member wants; 0 for others, and where it cannot be read."""
+    """Return a fixed-count member's readable count per topic, or 0."""
     count = coordinator.get("count")
     return count if coordinator.get("type") == FIXED_COUNT and type(count) is int and count > 0 else 0
 
 
 def is_damaged(coordinator: Mapping[str, Any]) -> bool:
-    """Whether the parameters are not what a member of this kind writes."""
+    """Return whether no member of this kind writes such parameters."""
     if coordinator.get("type") == FIXED_COUNT:
         return count_of(coordinator) == 0
     if coordinator.get("type") != STATIC:
@@ -63,7 +63,7 @@ def is_damaged(coordinator: Mapping[str, Any]) -> bool:
 
 
 def described(coordinator: Mapping[str, Any]) -> str:
-    """Return kind and parameters on one line for people: `fixed-count, count 4`; `static, orders 0-2, 5`."""
+    """Return kind and parameters for people, as `static, orders 0-2, 5`."""
     kind = str(coordinator.get("type", DYNAMIC))
     if kind == STATIC and not is_damaged(coordinator):
         listed = sorted(listed_by(coordinator))
@@ -74,7 +74,7 @@ def described(coordinator: Mapping[str, Any]) -> str:
 
 
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Return numbers in order, as the first and the last of each unbroken run."""
+    """Return the first and last number of each unbroken run."""
     found: list[tuple[int, int]] = []
     for number in sorted(set(numbers)):
         if found and found[-1][1] == number - 1:
@@ -85,7 +85,7 @@ def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Return numbers in order, runs of three and more as `first-last`: `0-2, 5, 6`."""
+    """Return numbers in order, with long runs abbreviated: `0-2, 5, 6`."""
     return ", ".join(
         f"{first}-{last}" if last > first + 1 else ", ".join(map(str, range(first, last + 1)))
         for first, last in runs(numbers)
@@ -93,23 +93,23 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def named(things: Iterable[object], most: int = NAMED) -> str:
-    """Return things with commas between them, the first `most` of them."""
+    """Return the first `most` things with commas, and count the others."""
     every = [str(thing) for thing in things]
     return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
 
 
 @dataclass(frozen=True)
 class TopicRights:
-    """One topic. Members are given by their ids, longest-serving first."""
+    """The members' rights in one topic, by their ids, longest-serving first."""
 
     topic: str
     partitions: int
     listed: Mapping[TopicPartition, tuple[str, ...]]  # partitions that exist: the static members that list them
-    wanted: Mapping[str, int]  # fixed-count member: how many it asks for
-    targets: Mapping[str, int]  # fixed-count member: how many of them it is entitled to
+    wanted: Mapping[str, int]  # fixed-count member: its count
+    targets: Mapping[str, int]  # fixed-count member: the part of its count that it is entitled to
     sharers: tuple[str, ...]  # dynamic members
-    left: int  # partitions for the sharers; no member takes them where there are none
-    takers: tuple[str, ...]  # those who take what they find ownerless: sharers, and fixed-count members with a target
+    left: int  # partitions for the sharers; no member takes them where there are no sharers
+    takers: tuple[str, ...]  # members that take ownerless partitions: sharers, and fixed-count members with a target
 
     def unreserved(self) -> list[TopicPartition]:
         """Return the partitions that no static member lists, in order."""
@@ -118,7 +118,7 @@ class TopicRights:
 
 
 def rights_of(view: GroupView) -> dict[str, TopicRights]:
-    """Return the rights in every topic that the member itself lists."""
+    """Return the rights in every topic of the view."""
     ranked = sorted(view.members, key=lambda m: (m.joined, m.consumer_id))
     listed: dict[str, dict[TopicPartition, tuple[str, ...]]] = {topic: {} for topic in view.partitions}
     for member in ranked:
@@ -155,11 +155,11 @@ class Portion:
 
 
 def portions(me: str, rights: Mapping[str, TopicRights]) -> Iterator[Portion]:
-    """Yield what a dynamic member is entitled to.
+    """Yield the portions that a dynamic member is entitled to.
 
     Over all topics that the same dynamic members list, counts differ by at most one. Where fixed-count members have a
     right to partitions of a topic, counting the class as a whole is not enough: a dynamic member that has its number
-    could sit on all of a topic that a fixed-count member needs, and neither sees whose the other's partitions are. So
+    could own all of a topic that a fixed-count member needs, and neither sees the owner of the other's partitions. So
     each such topic is a portion of its own, and the rest of the class one more. The partitions of all portions are
     dealt out one by one, member after member: each portion is even, and so is their sum.
     """
@@ -177,9 +177,10 @@ def portions(me: str, rights: Mapping[str, TopicRights]) -> Iterator[Portion]:
 
 
 def toward(view: GroupView, goals: Sequence[Portion], notices: Iterable[str], *, share: bool) -> Plan:
-    """Return the plan for a member that is to have `keep` partitions of the topics of each goal, none of them listed.
+    """Return the plan by which a member comes to own its goals.
 
-    `share`: the takers share all unlisted partitions of these topics; see `choose`.
+    A goal is `keep` partitions of its topics, none of them listed. `share`: the takers share all unlisted partitions of these
+    topics; see `choose`.
     """
     take: list[TopicPartition] = []
     release = sorted(tp for tp in view.mine if tp.topic not in view.partitions)
@@ -200,7 +201,7 @@ def toward(view: GroupView, goals: Sequence[Portion], notices: Iterable[str], *,
 
 
 def about_group(view: GroupView, rights: Mapping[str, TopicRights]) -> tuple[str, ...]:
-    """Return what every member reports, with any coordinator of its own."""
+    """Return the notices that every member reports, with any coordinator."""
     if all(m.consumer_id != view.me for m in view.members):
         return ()  # a view without ourselves says nothing about the group
     return (*_without_takers(rights), *_damaged(view))
@@ -232,7 +233,7 @@ def _damaged(view: GroupView) -> Iterator[str]:
 
 
 def contested(me: str, rights: Mapping[str, TopicRights]) -> Iterator[str]:
-    """Yield what else than a static member itself lists its partitions."""
+    """Yield a notice for a static member's partitions that others list, too."""
     by_members: dict[tuple[str, ...], list[TopicPartition]] = {}
     for _, of in sorted(rights.items()):
         for tp, members in sorted(of.listed.items()):
@@ -246,7 +247,7 @@ def contested(me: str, rights: Mapping[str, TopicRights]) -> Iterator[str]:
 
 
 def missing(listed: Collection[TopicPartition], view: GroupView) -> Iterator[str]:
-    """Yield which of the partitions that a static member lists do not exist."""
+    """Yield a notice for listed partitions that do not exist."""
     absent = sorted(tp for tp in listed if tp.partition >= view.partitions.get(tp.topic, 0))
     if absent:
         counts = named(f"{topic} has {view.partitions.get(topic, 0)}" for topic in sorted({tp.topic for tp in absent}))
@@ -257,7 +258,7 @@ def missing(listed: Collection[TopicPartition], view: GroupView) -> Iterator[str
 
 
 def short_of_count(me: str, rights: Mapping[str, TopicRights]) -> Iterator[str]:
-    """Yield where a fixed-count member gets less than its count."""
+    """Yield a notice where a fixed-count member gets less than its count."""
     short = [of for _, of in sorted(rights.items()) if of.targets.get(me, 0) < of.wanted.get(me, 0)]
     if short:
         numbers = named(f"{of.targets[me]} of the {of.partitions} partitions of {of.topic}" for of in short)

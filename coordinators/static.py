@@ -12,15 +12,14 @@ from inbound.coordinators.rights import STATIC, about_group, contested, listed_b
 class StaticCoordinator(ZkCoordinator):
     """Takes the listed partitions that exist.
 
-    Everybody else gives them up for as long as this member lives.
-
-    Where another live static member lists the same partition, the first claim wins: neither gives it up.
+    Members that do not list them release them for as long as this member lives. Where another live static member lists the
+    same partition, the first claim wins: neither releases it.
     """
 
     kind = STATIC
 
     def __init__(self, partitions: Mapping[str, Sequence[int]]) -> None:
-        """`partitions`: the numbers by topic, from 0."""
+        """`partitions` maps a topic to partition numbers, from 0."""
         super().__init__()
         self._partitions = {topic: sorted(numbers) for topic, numbers in sorted(partitions.items())}
         self.listed = listed_by(self.registration())
@@ -31,7 +30,7 @@ class StaticCoordinator(ZkCoordinator):
     def plan(self, view: GroupView) -> Plan:
         release = sorted(tp for tp in view.mine if tp.topic not in view.partitions)
         if all(m.consumer_id != view.me for m in view.members):
-            return Plan(release=tuple(release))  # others don't see us yet, and keep what we list
+            return Plan(release=tuple(release))  # other members don't see us yet, and keep the partitions that we list
         rights = rights_of(view)
         release += sorted(tp for tp in view.mine - self.listed if tp.topic in view.partitions)
         take = [tp for tp in view.free() if tp in self.listed]

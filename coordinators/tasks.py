@@ -1,6 +1,6 @@
 """A small scheduler for coroutines that await ZooKeeper's answers.
 
-Not asyncio: the simulator must own the order of every step and the time, and production needs one thread only.
+It is not asyncio: the simulator must own the time and the order of every step, and production needs one thread only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Task:
-    """One running coroutine. `finished` completes with its result."""
+    """One running coroutine; `finished` completes with its result."""
 
     __slots__ = ("coroutine", "finished", "name", "waiting")
 
@@ -50,9 +50,9 @@ class Tasks:
         self._closed = False
 
     def spawn(self, coroutine: Coroutine[Call[Any], None, T], name: str) -> Call[T]:
-        """Start `coroutine` with the next `step`; the Call completes with its result or error. Any thread.
+        """Start `coroutine` with the next `step`. Any thread.
 
-        After `close` nothing is started: the Call has failed, as those that were running then.
+        The Call completes with the coroutine's result or error. After `close` nothing starts, and the Call has failed.
         """
         task = Task(coroutine, name)
         with self._lock:
@@ -73,9 +73,9 @@ class Tasks:
         await call
 
     async def gather(self, coroutines: Iterable[Coroutine[Call[Any], None, T]], name: str, limit: int = 64) -> list[T]:
-        """Await all, at most `limit` at a time; return their results in order, or raise the first error.
+        """Run `coroutines`, `limit` at a time; return their results in order.
 
-        All of them end before an error is raised: none goes on unseen.
+        Raises the first error, after all of them have ended: none goes on unseen.
         """
         waiting = deque(enumerate(coroutines))
         results: dict[int, Call[T]] = {}
@@ -90,28 +90,28 @@ class Tasks:
                 if not first.done:
                     await _settled(first)
         finally:
-            for _, coroutine in waiting:  # closed in the middle: Python warns about what was never awaited
+            for _, coroutine in waiting:  # closed in the middle: Python warns about coroutines that were never awaited
                 coroutine.close()
         return [results[index].result() for index in sorted(results)]
 
     def step(self) -> float | None:
-        """Run every task that can run. Returns the clock time of the next deadline, or None."""
+        """Run every ready task; return the next deadline on the clock."""
         while True:
             self._expire()
             with self._lock:
                 if not self._ready:
                     return self._deadlines[0][0] if self._deadlines else None
                 task, answered = self._ready.popleft()
-            if task.waiting is answered:  # else: it was answered twice, by time-out and by the server
+            if task.waiting is answered:  # else answered twice, by time-out and by the server
                 self._run(task)
 
     @property
     def busy(self) -> bool:
-        """Whether any coroutine has not ended yet."""
+        """Return whether any coroutine has not ended yet."""
         return bool(self._live)
 
     def close(self) -> None:
-        """End every coroutine where it stands."""
+        """End every coroutine at its current step."""
         with self._lock:
             self._closed = True
             live, self._live = self._live, set()
@@ -166,7 +166,7 @@ class Tasks:
 
 
 async def _settled(call: Call[Any]) -> None:
-    """Await the end of `call`, without its result."""
+    """Await the end of `call`, and ignore its result."""
     done: Call[None] = Call(call.what)
     call.when_done(lambda: done.succeed(None))
     await done

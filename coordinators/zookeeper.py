@@ -1,8 +1,8 @@
 """The interface to ZooKeeper: requests that answer later, a session with doubt.
 
-The real client is `inbound.controller.kazoo_zk.KazooZooKeeper`, the fake one `inbound.testing.FakeZooKeeper`. Both are
-used without ever blocking: a request returns a `Call`, and coroutines run by `Tasks` await it. That is what lets a
-seeded scheduler drive the very code that runs in production.
+The real client is `inbound.controller.kazoo_zk.KazooZooKeeper`, the fake one `inbound.testing.FakeZooKeeper`. Neither ever
+blocks: a request returns a `Call`, and coroutines that `Tasks` runs await it. So a seeded scheduler can drive the code that
+runs in production.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ T = TypeVar("T")
 #: (jute.maxbuffer), which then looks like an ambiguous answer.
 MAX_TRANSACTION_OPS = 1000
 MAX_TRANSACTION_BYTES = 512 * 1024
-#: How often a change is tried while others change the same node, or answers are lost.
+#: Attempts at a change while others change the same node, or answers are lost.
 ATTEMPTS = 5
-#: So many requests are in flight at once: a server answers them in one go, and other clients have their turns.
+#: Requests in flight at once: a server answers them in one go, and other clients have their turns.
 AT_ONCE = 300
 
 
 class Stat(NamedTuple):
-    """What ZooKeeper keeps about a node."""
+    """ZooKeeper's data about a node."""
 
     version: int
     ephemeral_owner: int  # session id; 0 where the node is persistent
     czxid: int
     mzxid: int
-    ctime: float = 0.0  # when it was made and written last, in seconds since 1970; for people. 0: not known
-    mtime: float = 0.0
+    ctime: float = 0.0  # made, in seconds since 1970; for people. 0: not known
+    mtime: float = 0.0  # last written, in the same way
 
 
 class Node(NamedTuple):
@@ -58,7 +58,7 @@ class Create(NamedTuple):
 
 
 class SetData(NamedTuple):
-    """Write a node; refused where its version is another one (-1: any)."""
+    """Write a node; refused where it has another version (-1: any)."""
 
     path: str
     data: bytes
@@ -83,10 +83,7 @@ Op = Create | SetData | Delete | Check
 
 
 class RefusedError(InboundError):
-    """ZooKeeper refused a transaction as a whole: nothing of it was done.
-
-    `index` is the operation to blame.
-    """
+    """ZooKeeper refused a whole transaction, because of the operation `index`."""
 
     def __init__(self, index: int, op: Op, reason: str) -> None:
         super().__init__(f"{op.path}: {type(op).__name__.lower()} refused: {reason}")
@@ -103,12 +100,9 @@ class Session(NamedTuple):
 
 
 class Connection(NamedTuple):
-    """A session on a live connection.
+    """A session on a live connection."""
 
-    `generation` counts connections: watches do not outlive theirs.
-    """
-
-    generation: int
+    generation: int  # counts connections: watches do not outlive theirs
     session: Session
 
 
@@ -128,15 +122,15 @@ class Call(Generic[T]):
         self._lock = threading.Lock()
 
     def succeed(self, value: T) -> None:
-        """Give the answer. A second answer is ignored: the first one, or a time-out, was already acted on."""
+        """Complete the call with a value, unless it is completed already."""
         self._complete(value, None)
 
     def fail(self, error: BaseException) -> None:
-        """Give an error as the answer."""
+        """Complete the call with an error, unless it is completed already."""
         self._complete(None, error)
 
     def when_done(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once the answer is there: at once if it is, else on the completing thread."""
+        """Call `callback` when done: at once, or on the completing thread."""
         with self._lock:
             if not self.done:
                 self._callbacks.append(callback)
@@ -145,7 +139,7 @@ class Call(Generic[T]):
 
     @property
     def failed(self) -> bool:
-        """Whether an error was the answer."""
+        """Return whether the answer is an error."""
         return self._error is not None
 
     def result(self) -> T:
@@ -174,7 +168,7 @@ class Call(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """The moment the last answered request was sent, and in which session."""
+    """The session of the last answered request, and when it was sent."""
 
     session: Session
     sent_at: float
@@ -185,13 +179,12 @@ class ZooKeeper(ABC):
 
     Every method may be called from any thread and returns at once.
 
-    A request made while there is no connection fails with ZkUnavailableError (it was never sent). One whose answer is
-    lost, or late, fails with ZkAmbiguousError. A transaction fails with RefusedError where a node is not as it expects it,
-    and with ZkNodeError where ZooKeeper does not do an operation for another reason: ZkDeniedError where a node's access
-    rights do not allow it.
+    A request without a connection fails with ZkUnavailableError (it was never sent). A lost or late answer is a
+    ZkAmbiguousError. A transaction fails with RefusedError where a node is not in the expected state, and with ZkNodeError
+    where ZooKeeper refuses an operation for another reason: ZkDeniedError where the node's access rights forbid it.
     """
 
-    #: What messages call it.
+    #: Its name in messages.
     where = "ZooKeeper"
 
     def __init__(self, clock: Clock, call_timeout: float, on_change: Callable[[], None] = lambda: None) -> None:
@@ -205,35 +198,39 @@ class ZooKeeper(ABC):
     @property
     @abstractmethod
     def connection(self) -> Connection | None:
-        """The connection with its session, or None while there is none."""
+        """Return the connection with its session, or None while there is none."""
 
     @property
     def problem(self) -> str | None:
-        """Why there is no connection, or why it is of no use: what to do, for people. None: all is well, or unknown."""
+        """Return why there is no usable connection, if known, for people."""
         return None
 
     @abstractmethod
     def get(self, path: str, watch: Callable[[], None] | None = None) -> Call[Node | None]:
-        """Read a node; None where there is none. The watch (on a present or absent node) fires at most once.
+        """Read a node; None where there is none.
 
-        Watches on nodes that never change stay for as long as the connection, equal ones once: see `loosely`. On a node
-        that may not be read one is set, too, and is lost when the node changes while that is so.
+        The watch (on a present or absent node) fires at most once. Watches on nodes that never change stay for as long as
+        the connection, equal ones once: see `loosely`. A watch on a node that access rights hide is set, too, and is lost
+        when the node changes before the rights do.
         """
 
     @abstractmethod
     def children(self, path: str, watch: Callable[[], None] | None = None) -> Call[list[str] | None]:
-        """List a node's children, unsorted; None where the node does not exist (then no watch is set)."""
+        """List a node's children, unsorted; None, and no watch, where absent."""
 
     @abstractmethod
     def transaction(self, ops: Sequence[Op]) -> Call[list[Stat | None]]:
-        """Do all of `ops` or none. Answers one entry per operation: the new Stat for SetData, else None."""
+        """Execute all of `ops` or none.
+
+        The answer has an entry for each operation: the new Stat for SetData, else None.
+        """
 
     @abstractmethod
     def close(self) -> None:
-        """End the session gracefully (its ephemeral nodes go at once) and free everything."""
+        """End the session with its ephemeral nodes, and free everything."""
 
     def session_for(self, what: str) -> int:
-        """Return the session that we are connected in, for `what`. Raises ZkUnavailableError: there is no connection."""
+        """Return the connected session, or raise ZkUnavailableError, naming `what`."""
         connection = self.connection
         if connection is None:
             raise unavailable(what)
@@ -242,32 +239,32 @@ class ZooKeeper(ABC):
     # -- doubt -------------------------------------------------------------------------------------------------------
 
     def heard(self, session: Session, sent_at: float) -> None:
-        """Take note that a request sent at `sent_at` was answered in `session`.
+        """Note that a request sent at `sent_at` was answered in `session`.
 
-        The time of sending counts: the server renews a session when the request arrives, which is after it was sent
-        and maybe long before a paused process reads the answer.
+        The time of sending counts: the server renews a session when the request arrives, maybe long before a paused process
+        reads the answer.
         """
         with self._contact_lock:
             if session.id != self._contact.session.id or sent_at > self._contact.sent_at:
                 self._contact = Contact(session, sent_at)
 
     def doubtful_from(self, session: int) -> float:
-        """Return the time on the clock from which `session` may have expired; -inf where nothing is known.
+        """Return the time on the clock from which `session` may have expired.
 
-        Two thirds of the negotiated time after the last answered request was sent; the rest is the margin for the
-        delivery that follows a check.
+        That is two thirds of the negotiated time after the last answered request was sent; the rest is the margin for the
+        delivery that follows a check. -inf: nothing is known of the session.
         """
         contact = self._contact
         return contact.sent_at + contact.session.timeout * 2 / 3 if contact.session.id == session else float("-inf")
 
     def certain_until(self, session: int) -> float:
-        """Return `doubtful_from` while we are connected in `session`; else -inf."""
+        """Return `doubtful_from` while `session` is connected; else -inf."""
         connection = self.connection
         connected = connection is not None and connection.session.id == session
         return self.doubtful_from(session) if connected else float("-inf")
 
     def certain(self, session: int) -> bool:
-        """Whether `session` is connected and cannot have expired by now."""
+        """Return whether `session` is connected and cannot have expired yet."""
         return self.clock.now() < self.certain_until(session)
 
     def _new_call(self, what: str) -> Call[Any]:
@@ -295,16 +292,16 @@ class _Loose:
 
 
 def loosely(watch: Callable[[], None]) -> Callable[[], None]:
-    """Return what calls `watch`, and does not keep the object alive whose method it is; of one method, equals.
+    """Return a weak reference to a watching method, which calls it.
 
-    A client keeps a watch until its node changes, which most never do; a channel that was closed long ago would be kept
-    with it, and all that it has read. Keep the object of a watching method for as long as it is to be called.
+    References to one method are equal. A client keeps a watch until its node changes, and most nodes never change: it would
+    keep a closed channel with all its records. Keep the method's object for as long as the watch must work.
     """
     return _Loose(watch) if inspect.ismethod(watch) else watch
 
 
 async def accepted(zk: ZooKeeper, ops: Iterable[Op]) -> bool:
-    """Do a transaction. Returns False where ZooKeeper refused it: nothing of it was done then."""
+    """Execute a transaction; return whether ZooKeeper accepted it."""
     try:
         await zk.transaction(list(ops))
     except RefusedError:
@@ -313,7 +310,7 @@ async def accepted(zk: ZooKeeper, ops: Iterable[Op]) -> bool:
 
 
 async def get_all(zk: ZooKeeper, paths: Iterable[str], at_once: int = AT_ONCE) -> list[Node | None]:
-    """Read nodes, `at_once` in a round trip; return them in the order of `paths`."""
+    """Read nodes, `at_once` in a round trip, in the order of `paths`."""
     wanted, found = list(paths), list[Node | None]()
     for start in range(0, len(wanted), at_once):
         calls = [zk.get(path) for path in wanted[start : start + at_once]]
@@ -322,7 +319,7 @@ async def get_all(zk: ZooKeeper, paths: Iterable[str], at_once: int = AT_ONCE) -
 
 
 async def attempted(zk: ZooKeeper, ops: Iterable[Op]) -> bool | None:
-    """Do a transaction. Returns whether ZooKeeper accepted it; None where the answer was lost."""
+    """Execute a transaction as `accepted`; return None if the answer was lost."""
     try:
         return await accepted(zk, ops)
     except ZkAmbiguousError:
@@ -330,7 +327,7 @@ async def attempted(zk: ZooKeeper, ops: Iterable[Op]) -> bool | None:
 
 
 def undecided(path: str) -> ZkUnavailableError:
-    """Return the error for a change that was refused or not answered `ATTEMPTS` times."""
+    """Return the error for a change that failed `ATTEMPTS` times."""
     return ZkUnavailableError(
         f"ZooKeeper: {path} could not be changed in {ATTEMPTS} attempts: others change it, or answers are lost; try again"
     )
@@ -350,21 +347,21 @@ def ambiguous(what: str, why: str) -> ZkAmbiguousError:
 
 
 class Watch:
-    """Reads a node or its children, and sets a watch unless one stands.
+    """Reads a node or its children, and sets a watch once.
 
-    The client keeps each watch until it fires, and most nodes never change: a new one with each look would pile up. Read
+    The client keeps each watch until it fires, and most nodes never change: a new watch with each read would pile up. Read
     by one thread, fired by any. `_set_in` is the connection that it was set on; watches do not outlive theirs.
     """
 
     __slots__ = ("__weakref__", "_changed", "_set_in")
 
     def __init__(self, changed: Callable[[], None]) -> None:
-        """`changed` is called, by any thread, when what was read is not as it was any more."""
+        """`changed` reports that the node has changed since the read. Any thread."""
         self._changed = changed
         self._set_in = 0
 
     def stands(self, zk: ZooKeeper) -> bool:
-        """Whether it is set on this connection, and nothing has changed since."""
+        """Return whether it is set on this connection, and nothing has changed."""
         connection = zk.connection
         return connection is not None and self._set_in == connection.generation
 
@@ -373,15 +370,15 @@ class Watch:
         return self._read(zk, zk.get, path)
 
     def children(self, zk: ZooKeeper, path: str) -> Call[list[str] | None]:
-        """List a node's children; see `ZooKeeper.children`. On an absent node no watch is set."""
+        """List a node's children; see `ZooKeeper.children`."""
         return self._read(zk, zk.children, path, absent=False)
 
     def forget(self) -> None:
-        """What was read last is not taken over: the next read sets it again."""
+        """Have the next read set the watch again."""
         self._set_in = 0
 
     def fired(self) -> None:
-        """Something has changed. Any thread."""
+        """Note a change, and report it. Any thread."""
         self._set_in = 0
         self._changed()
 
@@ -395,6 +392,6 @@ class Watch:
         return call
 
     def _answered(self, call: Call[Any], generation: int, absent: bool) -> None:
-        """Any thread. Without an answer it is not known whether the watch was set; on an absent node a list sets none."""
+        # Any thread. Without an answer the watch may not be set; a list sets none on an absent node.
         if (call.failed or (not absent and call.result() is None)) and self._set_in == generation:
             self._set_in = 0

@@ -1,4 +1,4 @@
-"""ZooKeeper-coordinated Kafka consumers: partitions shared out, batches handed to your processor, delivery proven."""
+"""ZooKeeper-coordinated Kafka consumers: shared partitions, batches for your processor, proven delivery."""
 
 from inbound.processors.base import BatchEventProcessor, Context
 from inbound.processors.batch import Batch, BatchResponse, PlainRecord, Record, Undecodable

@@ -1,4 +1,4 @@
-"""`python -m inbound`."""
+"""Runs `python -m inbound`."""
 
 import sys
 

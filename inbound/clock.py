@@ -1,4 +1,4 @@
-"""Time as the parts of inbound see it: passed in, so that tests and the simulator can own it."""
+"""The clock of all parts, which tests and the simulator replace."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Flag(Protocol):
-    """What can be waited for: an Event, or a Latch where a signal's handler sets it."""
+    """A flag to wait for: an Event, or a signal handler's Latch."""
 
     def is_set(self) -> bool: ...
 
@@ -17,33 +17,36 @@ class Flag(Protocol):
 
 
 class Clock(ABC):
-    """Where a part gets the time from. Production uses `SystemClock`, tests `inbound.testing.ManualClock`."""
+    """Tells the time: `SystemClock` in production, `inbound.testing.ManualClock` in tests."""
 
     @abstractmethod
     def now(self) -> float:
-        """Return seconds on a clock that never goes back and goes on while the machine sleeps."""
+        """Return seconds that never decrease, and count while the machine sleeps."""
 
     @abstractmethod
     def wall(self) -> float:
-        """Return seconds since the Unix epoch, for timestamps that people read; never for deciding order."""
+        """Return seconds since 1970, for timestamps; never for deciding order."""
 
     def cpu(self) -> float:
-        """Return CPU seconds of the calling thread. 0 of clocks that are moved by hand: the same is to happen each time."""
+        """Return the calling thread's CPU seconds; 0 for repeatable tests."""
         return 0.0
 
     @abstractmethod
     def wait(self, event: Flag, seconds: float | None) -> bool:
-        """Block until `event` is set (True) or `seconds` have passed (False); None waits without limit."""
+        """Block until `event` is set, and return whether it is.
+
+        It waits `seconds` at most; None: without a limit.
+        """
 
 
 class SystemClock(Clock):
     """The machine's clock.
 
-    `CLOCK_BOOTTIME` runs on through suspend. With `CLOCK_MONOTONIC` a laptop that slept past its ZooKeeper session
-    would wake believing that its session is fresh, and deliver a batch as a zombie.
+    `CLOCK_BOOTTIME` counts during suspend. With `CLOCK_MONOTONIC` a laptop that slept past its ZooKeeper session would wake up
+    believing that its session is fresh, and deliver a batch as a zombie.
     """
 
-    # Not methods: a step of the interpreter each would double what they cost, and a batch takes the time ten times.
+    # Not methods: a step of the interpreter each would double their cost, and a batch reads the time ten times.
     _clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     now = staticmethod(partial(time.clock_gettime, _clock))
     wall = staticmethod(time.time)

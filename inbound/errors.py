@@ -6,24 +6,24 @@
     │   ├── ZkUnavailableError          no usable ZooKeeper connection; the request did not execute
     │   ├── ZkAmbiguousError            the answer was lost; the request may or may not have executed
     │   └── BrokerUnavailableError      Kafka does not answer
-    │       └── BrokerRefusedError      it does, and does not let us in: password, certificate, token
-    ├── ZkNodeError                     you: ZooKeeper does not do what is asked of one node, and asking again does not help
-    │   └── ZkDeniedError               its access rights do not let us in
+    │       └── BrokerRefusedError      it answers, and refuses our password, certificate or token
+    ├── ZkNodeError                     you: ZooKeeper refuses a request for one node, and a retry does not help
+    │   └── ZkDeniedError               its access rights (ACL) refuse us
     ├── PartitionError                  one partition; the others go on
     │   ├── PartitionLostError          another consumer owns it; nothing more is committed
     │   └── OffsetOutOfRangeError       the position is not in the log
-    ├── ProcessorError                  the processor: it raised, or answered with something unusable
+    ├── ProcessorError                  the processor: it raised, or returned an unusable response
     │   ├── BadResponseError            not a BatchResponse, or an offset that may not be used
-    │   ├── UndecodableError            a record that is no CloudEvent, where the processor insists on one
-    │   └── SinkError                   what a sink sends to did not take it
+    │   ├── UndecodableError            a record is no CloudEvent, and the processor requires one
+    │   └── SinkError                   the target of a sink did not accept an event or batch
     ├── LedgerError                     the ledger cannot be written or read
     ├── SparkError                      a Spark job cannot start or go on
     ├── ConsumerIdTakenError            another live process runs under our consumer id (exit 1)
     ├── PublishError, DemoError, ...    one command cannot go on; each stands beside the command's code
-    ├── EmbeddedClusterError            a server of the embedded cluster did not come up
+    ├── EmbeddedClusterError            a server of the embedded cluster did not start
     └── IllegalTransitionError          a defect of inbound: please report it
 
-A message says the subject, what happened, and what to do.
+A message names the subject, the fault and the remedy.
 """
 
 from __future__ import annotations
@@ -34,11 +34,14 @@ class InboundError(Exception):
 
 
 class ConfigError(InboundError):
-    """The configuration, or something it names, cannot be used. The process ends with exit code 2."""
+    """The configuration, or something it names, cannot be used.
+
+    The process ends with exit code 2.
+    """
 
 
 class TransientError(InboundError):
-    """Something outside is away for now; inbound retries."""
+    """Another system is unavailable; inbound retries."""
 
 
 class ZkUnavailableError(TransientError):
@@ -46,13 +49,13 @@ class ZkUnavailableError(TransientError):
 
 
 class ZkAmbiguousError(TransientError):
-    """The connection or the time ran out before the answer came: the request may have executed."""
+    """The answer of ZooKeeper was lost: the request may have executed."""
 
 
 class ZkNodeError(InboundError):
-    """ZooKeeper does not do what is asked of the node at `path`; nothing was done.
+    """ZooKeeper refuses a request for the node at `path`; nothing was done.
 
-    `index` is the operation to blame, where a transaction was asked for.
+    `index` is the refused operation of a transaction.
     """
 
     def __init__(self, message: str, path: str = "", index: int = 0) -> None:
@@ -62,19 +65,19 @@ class ZkNodeError(InboundError):
 
 
 class ZkDeniedError(ZkNodeError):
-    """A node's access rights (ACL) do not let our user do this; nothing was done."""
+    """A node's ACL does not allow our user's request; nothing was done."""
 
 
 class BrokerUnavailableError(TransientError):
-    """Kafka does not answer, or the partition has no leader at the moment."""
+    """Kafka does not answer, or the partition has no leader."""
 
 
 class BrokerRefusedError(BrokerUnavailableError):
-    """A broker does not let us in, or we do not trust it. Tried again: credentials can be corrected while it runs."""
+    """A broker refuses us, or we it; retried, as credentials can change."""
 
 
 class PartitionError(InboundError):
-    """Something about one partition; `topic` and `partition` say which."""
+    """Base of errors of one partition, which `topic` and `partition` name."""
 
     def __init__(self, topic: str, partition: int, message: str) -> None:
         super().__init__(f"{topic}/{partition}: {message}")
@@ -83,13 +86,14 @@ class PartitionError(InboundError):
 
 
 class PartitionLostError(PartitionError):
-    """Another consumer owns the partition now. Its offset was not committed by us."""
+    """Another consumer owns the partition; we have not committed the offset."""
 
 
 class OffsetOutOfRangeError(PartitionError):
-    """The position to read from is not in the partition's log; or is, but the log was cut before it and has grown again.
+    """The position is outside the log, or the log was cut before.
 
-    `cut` is the offset from which on the log holds other records than were read, where the brokers can tell.
+    A cut log may have grown past the position again: from the offset `cut` on it holds other records than were read. None: the
+    brokers cannot tell.
     """
 
     def __init__(
@@ -112,10 +116,10 @@ class OffsetOutOfRangeError(PartitionError):
 
 
 class UnreadableBatchError(PartitionError):
-    """A batch of records that is not to be taken apart: broken, or larger than it may be once it is decompressed."""
+    """A batch of records is broken, or too large once decompressed."""
 
     def __init__(self, topic: str, partition: int, offset: int, why: str, *, broken: bool = True) -> None:
-        """`broken`: perhaps only as it came; fetched again it may be whole."""
+        """`broken`: perhaps only in transit; another fetch may bring it whole."""
         self.what = f"the batch of records at offset {offset} cannot be read: {why}"
         super().__init__(topic, partition, self.what)
         self.offset = offset
@@ -126,7 +130,10 @@ class UnreadableBatchError(PartitionError):
     def too_large(
         cls, topic: str, partition: int, offset: int, next_offset: int, size: int, limit: int
     ) -> UnreadableBatchError:
-        """Return what says that `size` bytes of a producer become more than `limit`; `next_offset` is behind the batch."""
+        """Return the error for `size` bytes that decompress to more than `limit`.
+
+        `next_offset` is behind the batch.
+        """
         why = f"{size} bytes become more than {limit} (reader.max_decompressed_bytes) when they are decompressed; raise that"
         return cls._beyond_a_bound(topic, partition, offset, next_offset, why)
 
@@ -134,7 +141,7 @@ class UnreadableBatchError(PartitionError):
     def too_many_headers(
         cls, topic: str, partition: int, offset: int, next_offset: int, most: int
     ) -> UnreadableBatchError:
-        """Return what says that its records have more than `most` headers; `next_offset` is behind the batch."""
+        """Return the error for records with more than `most` headers together."""
         why = f"its records have more than {most} headers; see who publishes that, raise reader.max_decompressed_bytes"
         return cls._beyond_a_bound(topic, partition, offset, next_offset, why)
 
@@ -147,7 +154,7 @@ class UnreadableBatchError(PartitionError):
 
 
 class ProcessorError(InboundError):
-    """The processor raised, or gave an answer that cannot be used."""
+    """The processor raised, or returned an unusable response."""
 
 
 class BadResponseError(ProcessorError):
@@ -159,7 +166,7 @@ class UndecodableError(ProcessorError):
 
 
 class SinkError(ProcessorError):
-    """What a sink sends to did not take an event, or a batch."""
+    """The target of a sink did not accept an event or batch."""
 
 
 class LedgerError(InboundError):
@@ -167,11 +174,11 @@ class LedgerError(InboundError):
 
 
 class SparkError(InboundError):
-    """A Spark job cannot start or go on: Java, PySpark, the connector, or a server that it needs is missing."""
+    """A Spark job lacks Java, PySpark, the connector, or a server."""
 
 
 class ResetError(InboundError):
-    """A reset of offsets cannot be done as asked for: the message says why, and what would be valid."""
+    """A reset is invalid; the message says what would be valid."""
 
 
 class UnknownRefError(ResetError):
@@ -183,8 +190,8 @@ class ConsumerIdTakenError(InboundError):
 
 
 class EmbeddedClusterError(InboundError):
-    """A server of the embedded cluster did not come up, or a jar could not be fetched."""
+    """The embedded cluster did not start: a server, or a jar's download."""
 
 
 class IllegalTransitionError(InboundError):
-    """A state machine was asked for a step that its table does not list."""
+    """A state machine has no transition for this state and event."""

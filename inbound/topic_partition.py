@@ -1,4 +1,4 @@
-"""The name of a partition, and the largest offset in one, as every layer uses them."""
+"""The name of a partition, and the largest offset, for all rooms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MOST_OFFSET = (1 << 63) - 1
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic; sorts by topic, then number; prints as `orders/3`."""
+    """A partition of a topic; sorts by topic, prints as `orders/3`."""
 
     topic: str
     partition: int

@@ -2,9 +2,9 @@
 
 `base.py` (BatchEventProcessor, Context) and `batch.py` (Batch, BatchResponse) are the API: begin there. `simple/` sends
 batches to `sinks/`, `dispatch/` posts events to HTTP subscribers. `cloudevents_*.py` reads and writes events: `_kafka` and
-`_http` have one side each, `_bridge` goes from one to the other without an event object, `_plain` has the short ways of
-nearly all records, `_values` has the rules of attributes and data.
+`_http` have one side each, `_bridge` converts between them without an event object, `_plain` has the fast paths of nearly all
+records, `_values` has the rules of attributes and data.
 
 This room knows the configuration, `runtime` and the HTTP client, and nothing of channels, coordinators, ZooKeeper or
-Kafka's clients: a processor sees records, and answers with an offset. The codec is pure.
+Kafka's clients: a processor gets records, and answers with an offset. The codec is pure.
 """

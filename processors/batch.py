@@ -1,4 +1,4 @@
-"""The batch that a processor gets (`Batch`) and its answer (`BatchResponse`)."""
+"""The batch that a processor handles (`Batch`) and its answer (`BatchResponse`)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from cloudevents.core.v1.event import CloudEvent
 
 
-#: Memory of a header besides its bytes (60 to 150): a record can have half a million for each MiB, all empty.
+#: Memory of a header besides its bytes (60 to 150): a record can have half a million empty ones for each MiB.
 HEADER_BYTES = 64
-#: So many are in what a client says that a record takes besides its bytes.
+#: Headers that the clients' figure for a record's memory already covers.
 FEW_HEADERS = 16
 
 
@@ -39,15 +39,15 @@ class Record(Protocol):
 
     @property
     def headers(self) -> Sequence[tuple[str, bytes | None]]:
-        """In the record's order, repeated names kept.
+        """The headers in the record's order, with repeated names.
 
         Raises:
-            ValueError: a name is not UTF-8, and the client cannot read any of them.
+            ValueError: a name is not UTF-8, and the client cannot read any header.
         """
 
 
 def record_size(record: Record) -> int:
-    """Return the decoded bytes of a record: key, value and headers, with the memory of each header beyond a few."""
+    """Return a record's decoded bytes, with the memory of many headers."""
     headers = readable_headers(record)
     size = len(record.key or b"") + len(record.value or b"") + headers_size(len(headers))
     for name, value in headers:
@@ -64,7 +64,7 @@ def readable_headers(record: Record) -> Sequence[tuple[str, bytes | None]]:
 
 
 def headers_size(count: int) -> int:
-    """Return the memory of so many headers besides their bytes, beyond what every record takes."""
+    """Return the memory of headers beyond `FEW_HEADERS`, besides their bytes."""
     return HEADER_BYTES * max(0, count - FEW_HEADERS)
 
 
@@ -85,17 +85,15 @@ class Undecodable(NamedTuple):
     reason: str
 
 
-#: The attributes of a batch that cannot be set.
+#: Attributes of a batch that cannot be set: the channel commits by them.
 _FIXED = frozenset({"topic", "partition", "first_offset", "next_offset", "epoch", "claim"})
 
 
 class Batch:
     """Consecutive records of one partition, in offset order.
 
-    `records` cannot be changed: sort or filter a copy.
-
-    `next_offset` is the offset to read after this batch. It can be more than the last record's offset + 1: compacted
-    records and transaction markers take offsets too.
+    `records` cannot be changed: sort or filter a copy. `next_offset` is the offset to read after this batch. It can be more
+    than the last record's offset + 1: compacted records and transaction markers take offsets too.
     """
 
     topic: str
@@ -117,7 +115,7 @@ class Batch:
         lost: threading.Event | None = None,
         claim: object = None,
     ) -> None:
-        #: `claim`: the channel's own mark; None in a batch that was made by hand.
+        #: `claim`: the channel's own mark; None in a batch made by hand.
         self.__dict__.update(
             topic=topic, partition=partition, first_offset=first_offset, next_offset=next_offset, records=records,
             epoch=epoch, claim=claim,
@@ -126,7 +124,7 @@ class Batch:
             self.__dict__["_lost"] = lost
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Raise AttributeError for what the channel commits by: the answer decides what is committed."""
+        """Set an attribute. Raises AttributeError for those in `_FIXED`."""
         if name in _FIXED:
             raise AttributeError(
                 f"{self.topic}/{self.partition}: {name} of a batch cannot be set; the answer decides what is committed, such as "
@@ -136,12 +134,13 @@ class Batch:
 
     @property
     def lost(self) -> threading.Event:
-        """Set when ownership was lost, or became doubtful, while you work on this batch. Any thread.
+        """Set when the claim is lost, or doubtful.
 
-        Your answer may not be committed, and another consumer may already get the same records.
+        This happens while you work on this batch; after your answer it may stay unset. Your answer may not be committed, and
+        another consumer may already get the same records. Any thread.
         """
-        # Made on first use, as few look at it: an Event costs as much as the rest of a batch. Two threads may come at once;
-        # `setdefault` is one step, and both get the same one.
+        # Made on first use: few processors use it, and an Event costs as much as the rest of a batch. `setdefault` is one
+        # step, so two threads get the same Event.
         event: threading.Event | None = self.__dict__.get("_lost")
         return event if event is not None else self.__dict__.setdefault("_lost", threading.Event())
 
@@ -155,7 +154,7 @@ class Batch:
 
     @property
     def events(self) -> Sequence[CloudEvent]:
-        """The records as CloudEvents, in order; those that are none are in `undecodable`. Decoded on first use."""
+        """The records as CloudEvents, in order, except `undecodable`; decoded on first use."""
         return self._decoded[0]
 
     @property
@@ -173,11 +172,11 @@ class Batch:
 
     @property
     def undecodable(self) -> Sequence[Undecodable]:
-        """The records of this batch that are no CloudEvents, each with the reason."""
+        """The records that are no CloudEvents, each with the reason."""
         return self._decoded[1]
 
     def before(self, offset: int) -> Batch | None:
-        """Return the part of this batch that ends before `offset`; None if that holds no record."""
+        """Return the part of this batch before `offset`; None: no records."""
         if offset >= self.next_offset:
             return self
         records = [record for record in self.records if record.offset < offset]
@@ -202,10 +201,10 @@ class Verb(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BatchResponse:
-    """A processor's answer. Made by `advance`, `revert` and `next`, never changed afterwards.
+    """A processor's immutable answer, made by `advance`, `revert` and `next`.
 
-    `wait` is in seconds until the next read of this partition; `max_bytes` bounds the next read only; `commit_within`
-    is in seconds, and None where nothing is committed before another answer says so.
+    `wait` is the seconds until the next read of this partition; `max_bytes` bounds the next read only; `commit_within` is in
+    seconds, None: nothing is committed before another answer.
     """
 
     verb: Verb
@@ -219,9 +218,9 @@ class BatchResponse:
     def advance(
         cls, offset: int | None = None, *, wait: float = 0.0, max_bytes: int | None = None, skip: bool = False
     ) -> BatchResponse:
-        """Commit: everything of the batch, or what is before `offset` (the rest is read again).
+        """Commit the batch, or the part before `offset`, the next to read.
 
-        `offset` is the next one to read. Below the commit it is refused; past the batch only with `skip=True`.
+        The rest is read again. An `offset` below the commit is refused, and one past the batch without `skip=True`.
         """
         if cls is BatchResponse and offset is None and wait == 0 and max_bytes is None and not skip:
             return _ADVANCE
@@ -229,7 +228,10 @@ class BatchResponse:
 
     @classmethod
     def revert(cls, offset: int | None = None, *, wait: float = 0.0, max_bytes: int | None = None) -> BatchResponse:
-        """Commit nothing and read again from the commit, or from `offset`; where the commit lies beyond, from the batch on."""
+        """Commit nothing, and read again from the commit, or from `offset`.
+
+        If the commit is beyond the batch's start, the batch is read again.
+        """
         return cls(Verb.REVERT, offset, wait, max_bytes)
 
     @classmethod
@@ -241,11 +243,11 @@ class BatchResponse:
         max_bytes: int | None = None,
         commit_within: float | None = None,
     ) -> BatchResponse:
-        """Commit nothing and read on after the batch, or from `offset`.
+        """Commit nothing, and read on after the batch, or from `offset`.
 
-        With `commit_within`, what is before that offset is committed so many seconds later at the latest, also when
-        nothing more comes, and when the partition is released gracefully. The seconds count from the first such
-        answer since the last commit; `on_batch_processed` is not called for such a commit.
+        With `commit_within`, the records before that offset are committed so many seconds later at the latest, even without
+        another batch, and when the partition is released gracefully. The seconds count from the first such answer since the
+        last commit; `on_batch_processed` is not called for such a commit.
         """
         return cls(Verb.NEXT, offset, wait, max_bytes, commit_within=commit_within)
 
@@ -256,7 +258,7 @@ class BatchResponse:
 
 
 def is_offset(value: object) -> TypeGuard[int]:
-    """Whether a processor's answer is an offset that Kafka can have."""
+    """Return whether `value` is an offset that Kafka can have."""
     return type(value) is int and 0 <= value <= MOST_OFFSET
 
 
@@ -278,5 +280,5 @@ def _are_seconds(value: Any) -> bool:
     return isinstance(value, (int, float)) and 0 <= value <= sys.float_info.max
 
 
-#: The answer to nearly every batch; a value that never changes.
+#: The answer to nearly every batch.
 _ADVANCE = BatchResponse(Verb.ADVANCE)

@@ -1,7 +1,7 @@
-"""CloudEvents between Kafka records and HTTP messages, in both directions.
+"""Converts CloudEvents between Kafka records and HTTP messages, in both directions.
 
-The rules are in docs/cloudevents.md. Everything here is pure; any thread may call it. The only
-exception, for any input, is Refused, a ValueError with the reason.
+The rules are in docs/cloudevents.md. Everything here is pure; any thread may call it. The only exception, for any input, is
+Refused, a ValueError with the reason.
 """
 
 from __future__ import annotations
@@ -69,16 +69,15 @@ __all__ = [
 ]
 HttpHeaders = Iterable[tuple[bytes, bytes]]
 _REQUIRED = frozenset(f"ce-{name}".encode() for name in REQUIRED)
-#: The attribute that is the record's key by default, as the Kafka binding has it.
+#: The attribute that is the record's key by default, as in the Kafka binding.
 PARTITION_KEY = ("partitionkey",)
 _NO_EVENT = (
     f"no CloudEvent: no ce-specversion header, and Content-Type is neither {STRUCTURED_CONTENT_TYPE} nor a batch"
 )
-#: Header name -> attribute; "" for a header that is none of the binding's. Names come from the network: only so many
-#: are kept.
+#: Header name -> attribute; "" for a header that is none. Names come from the network: `is_kept` bounds them.
 _attribute_of: dict[bytes, str] = {}
 _header_of = Written(lambda name: f"ce_{name}")
-#: With its end, if it has one: what has none goes up to the end of the value, so no character is looked at twice.
+#: A quoted part with its end, if it has one; else up to the end of the value, so no character is looked at twice.
 _QUOTED = re.compile(rb'"((?:[^"\\]++|\\.)*+)("?)', re.DOTALL)
 _BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})").search
 _PERCENT = re.compile(rb"%(..)", re.DOTALL)
@@ -86,7 +85,7 @@ _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 
 
 class RecordParts(NamedTuple):
-    """Key, value and headers of a record that is to be published."""
+    """Key, value and headers of a record to publish."""
 
     key: bytes | None
     value: bytes | None
@@ -94,9 +93,9 @@ class RecordParts(NamedTuple):
 
 
 def is_event(headers: HttpHeaders) -> bool:
-    """Tell whether a message means to be a CloudEvent, or a batch of them; it may still be a broken one.
+    """Tell whether a message claims to be an event or a batch.
 
-    It does if its Content-Type says so, or if a header of one of the attributes that every event has is there.
+    It does if its Content-Type says so, or if it has the header of a required attribute.
     """
     for name, value in headers:
         lower = name.lower()
@@ -108,13 +107,12 @@ def is_event(headers: HttpHeaders) -> bool:
 
 
 def http_to_records(headers: HttpHeaders, body: bytes, key: Sequence[str] = PARTITION_KEY) -> list[RecordParts]:
-    """Return the records that carry the event, or the events, of an HTTP message; an empty batch gives none.
+    """Return a record for each event of an HTTP message; perhaps none.
 
-    A binary message becomes a binary record, a structured one a structured record with the very body, a batch a
-    structured record for each event with its text as it is in the body. The record's key is the first of the attributes
-    `key` that the event has and that is not empty. An empty body without content type is no data: a null value. Names of
-    headers are compared without regard to case. Raises Refused if it is no CloudEvent; in a batch, with the position of the
-    first that is none.
+    A binary message becomes a binary record, a structured one a structured record with the unchanged body, a batch a
+    structured record for each event with its unchanged text. The record's key is the first non-empty one of the attributes
+    `key`. An empty body without content type is no data: a null value. Names of headers are compared without regard to case.
+    Raises Refused if it is no CloudEvent; in a batch, with the position of the first bad event.
     """
     attributes, declared, problem = _read_headers(headers)
     if declared and declared.kind is DataKind.EVENT:
@@ -131,9 +129,9 @@ def http_to_records(headers: HttpHeaders, body: bytes, key: Sequence[str] = PART
 
 
 def _read_headers(headers: HttpHeaders) -> tuple[dict[str, bytes], ContentType | None, str]:
-    """Return the attributes that headers carry, still encoded, and what the body is.
+    """Return the still encoded attributes, the content type, and a problem.
 
-    The third is what is wrong with the names of attributes. It is not raised: in structured mode they do not count.
+    The problem is one of attribute names. It is not raised: in structured mode they do not count.
     """
     attributes: dict[str, bytes] = {}
     declared: ContentType | None = None
@@ -232,14 +230,14 @@ def _batched(body: bytes, keys: Sequence[str]) -> list[RecordParts]:
     return records
 
 
-# -- extensions and headers that are added -------------------------------------------------------------------------
+# -- added extensions and headers ----------------------------------------------------------------------------------
 
 
 def with_extensions(parts: HttpParts, extra: Mapping[str, str]) -> HttpParts:
-    """Return a request of one event with the extensions `extra` added, or in place of those of the same name.
+    """Return a request of one event with the extensions `extra` set.
 
-    The mode is the request's own. Values may be any text; characters that no attribute may hold become U+FFFD. Raises
-    Refused for a name that is no attribute's, and for a batch.
+    The mode stays. Values may be any text; characters that no attribute may hold become U+FFFD. Raises Refused for a name
+    that is no attribute's, and for a batch.
     """
     texts = _texts(extra)
     if _is_structured(parts.lines):
@@ -251,16 +249,16 @@ def with_extensions(parts: HttpParts, extra: Mapping[str, str]) -> HttpParts:
 
 
 def json_with_extensions(event: bytes, extra: Mapping[str, str]) -> bytes:
-    """Return an event of the JSON format with the extensions `extra`, as in `with_extensions`. Raises Refused."""
+    """Do as `with_extensions`, for an event in the JSON format."""
     return _with_members(event, _texts(extra))
 
 
 def record_with_extensions(record: Record, extra: Mapping[str, str]) -> RecordParts:
-    """Return a record to publish: the same event, in the same mode, with the extensions `extra` as in `with_extensions`.
+    """Do as `with_extensions`, for the event of a record to publish.
 
-    A record that is no CloudEvent stays as it is, and gets plain headers of those names: `knativeerrordest`, without
-    `ce_`. Not every producer can write a header with a null value: those that stand for an attribute are left out, as
-    they mean the same; others become empty. Raises Refused for a name that is no attribute's.
+    A record that is no CloudEvent gets plain headers of those names: `knativeerrordest`, without `ce_`. Not every producer
+    can write a header with a null value: one for an attribute is left out, which means the same; another becomes empty.
+    Raises Refused for a name that is no attribute's.
     """
     texts = _texts(extra)
     try:
@@ -274,9 +272,9 @@ def record_with_extensions(record: Record, extra: Mapping[str, str]) -> RecordPa
 
 
 def record_with_headers(record: Record, prefix: str, added: Mapping[str, str]) -> RecordParts:
-    """Return a record to publish: the same event, byte for byte, with the plain headers `added`.
+    """Return the unchanged event with the plain headers `added`, to publish.
 
-    They replace all headers whose names begin with `prefix`. Headers with a null value as in `record_with_extensions`.
+    They replace all headers whose names begin with `prefix`. Null values are treated as in `record_with_extensions`.
     """
     kept = [(name, raw) for name, raw in record.headers if not name.startswith(prefix)]
     headers = [(name, raw or b"") for name, raw in kept if raw is not None or not _is_bindings(name.lower())]

@@ -1,7 +1,4 @@
-"""CloudEvents in HTTP messages (protocol binding 1.0.2): the encoding side.
-
-Pure: an event in, headers and body out. Data that is bytes goes out as it is.
-"""
+"""Encodes CloudEvents as HTTP messages (protocol binding 1.0.2). Pure."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ from inbound.processors.cloudevents_values import (
 
 BATCH_CONTENT_TYPE: Final = "application/cloudevents-batch+json"
 
-#: What stands in a header as it is: U+0021 to U+007E but for the quote and the percent sign.
+#: Characters that a header has unchanged: U+0021 to U+007E except the quote and the percent sign.
 _SAFE: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 
 
@@ -57,7 +54,7 @@ class HttpMessage(NamedTuple):
 
 
 class HttpAnswer(NamedTuple):
-    """The receiver's answer to a message; of a long body the beginning."""
+    """The receiver's answer to a message; a long body is cut."""
 
     status: int
     headers: Mapping[str, str]
@@ -65,10 +62,10 @@ class HttpAnswer(NamedTuple):
 
 
 def encode_binary(event: BaseCloudEvent) -> HttpMessage:
-    """Return the message that carries `event` in binary mode: attributes in `ce-` headers, data as the body.
+    """Return `event` in binary mode: attributes in `ce-` headers, data as body.
 
-    Data that is no bytes is written as its content type says; without one it is JSON, and declared as such. An event
-    without data has an empty body. Raises ValueError for data or attributes that cannot be written.
+    Bytes are sent unchanged. Other data is written as its content type says; without one it is JSON, and declared as such. An
+    event without data has an empty body. Raises ValueError for data or attributes that cannot be written.
     """
     attributes = event.get_attributes()
     body, declared = write_data(event.get_data(), attributes.get("datacontenttype"))
@@ -83,23 +80,20 @@ def encode_binary(event: BaseCloudEvent) -> HttpMessage:
 
 
 def encode_structured(event: BaseCloudEvent) -> HttpMessage:
-    """Return the message that carries `event` in structured mode, as JSON.
-
-    Raises ValueError for data or attributes that cannot be written.
-    """
+    """Return `event` in structured mode, as JSON. Raises ValueError as `encode_binary`."""
     return HttpMessage({"content-type": STRUCTURED_CONTENT_TYPE}, write_json(json_object(event)))
 
 
 def encode_batch(events: Iterable[BaseCloudEvent]) -> HttpMessage:
-    """Return the message that carries `events` in their order, as one JSON array; none of them is an empty one.
+    """Return `events` in their order, as one JSON array, perhaps empty.
 
-    Only for receivers that asked for batches. Raises ValueError for data or attributes that cannot be written.
+    Only for receivers that asked for batches. Raises ValueError as `encode_binary`.
     """
     return HttpMessage({"content-type": BATCH_CONTENT_TYPE}, write_json([json_object(event) for event in events]))
 
 
 def percent_encoded(value: str) -> str:
-    """Return an attribute's text as a header's value: blanks, `"`, `%` and all but printable ASCII encoded.
+    """Return an attribute's text for a header, with all but `_SAFE` encoded.
 
     Raises ValueError for a lone surrogate, which has no UTF-8.
     """
@@ -107,7 +101,7 @@ def percent_encoded(value: str) -> str:
 
 
 def _checked_content_type(declared: str) -> str:
-    """Return `declared` if a header can carry it, and a reader will not take it for a whole event."""
+    # A header must be able to carry it, and no reader may take the data for a whole event.
     if content_type(declared).kind in (DataKind.EVENT, DataKind.FOREIGN_EVENT):
         raise ValueError(f"datacontenttype {declared!r} would pass for structured mode: use encode_structured")
     if not (declared.isascii() and declared.isprintable()) or declared != declared.strip():
@@ -116,36 +110,34 @@ def _checked_content_type(declared: str) -> str:
 
 
 STRUCTURED_LINE: Final = f"content-type: {STRUCTURED_CONTENT_TYPE}".encode()
-#: Extensions that are headers of HTTP as well: the trace in which the event began goes on.
+#: Extensions that are also headers of HTTP, so that the event's trace goes on.
 TRACE: Final[tuple[str, ...]] = ("traceparent", "tracestate")
 
 
 class HttpParts(NamedTuple):
     """Headers and body of a request.
 
-    The lines are such as `b"ce-id: 42"`: ASCII, without line ends.
-
-    The value of a line may be empty: `b"ce-comment: "`.
+    A line is `b"ce-id: 42"`, or `b"ce-comment: "` for an empty value: ASCII, without a line end.
     """
 
     lines: list[bytes]
     body: bytes
 
 
-#: Adds those headers of a record that go with its request beside the event's own. It is not asked where there are no others.
+#: Adds the passed-on headers of a record to the event's request. It is not called without other headers.
 Beside: TypeAlias = Callable[[HttpParts, Sequence[tuple[str, bytes | None]]], HttpParts]
 
-#: What stands before an attribute's value.
+#: Text before an attribute's value.
 _line = Written(lambda name: f"ce-{name}: ".encode())
 _member = Written(lambda name: f'"{name}":"'.encode())
 
 
 def record_to_binary(record: Record, beside: Beside | None = None) -> HttpParts:
-    """Return the request that carries a record's event in binary mode: its attributes as headers, its data as the body.
+    """Return the request with a record's event, in binary mode if possible.
 
-    An event that binary mode cannot carry is given in structured mode, which a receiver tells by the content type:
-    one whose content type no header can carry (or only to be taken for an event's), or whose JSON has data that does
-    not fit its content type. Raises Refused for a record that is no CloudEvent.
+    It is in structured mode, which a receiver sees by the content type, if no header can carry the event's content type (or
+    it would be taken for an event's), or if its JSON has data that does not fit its content type. Raises Refused for a record
+    that is no CloudEvent.
     """
     headers = record.headers
     plain = plain_event(headers, HTTP_SAFE)
@@ -162,19 +154,19 @@ def record_to_binary(record: Record, beside: Beside | None = None) -> HttpParts:
         if name in attributes:
             lines.append(name.encode() + b": " + attributes[name])
     parts = HttpParts(lines, value or b"")
-    if beside is None or len(headers) == len(attributes) + (declared is not None):  # each of them is there once
+    if beside is None or len(headers) == len(attributes) + (declared is not None):  # so there are no others
         return parts
     return beside(parts, headers)
 
 
 def record_to_structured(record: Record, beside: Beside | None = None) -> HttpParts:
-    """Return the request that carries a record's event in structured mode, as JSON.
+    """Return the request with a record's event in structured mode, as JSON.
 
     Raises Refused for a record that is no CloudEvent.
     """
     headers = record.headers
     plain = plain_event(headers, JSON_SAFE)
-    own = 1  # own header, where the content type alone describes the event
+    own = 1  # the content type, if it alone describes the event
     if plain:
         attributes, declared = plain
         trace = {name: raw.decode() for name, raw in attributes.items() if name in TRACE}
@@ -190,7 +182,7 @@ def record_to_structured(record: Record, beside: Beside | None = None) -> HttpPa
 
 
 def record_to_json(record: Record) -> bytes:
-    """Return a record's event as one object of the JSON format: a structured record's value, as it is.
+    """Return a record's event as one JSON object, unchanged if structured.
 
     Raises Refused for a record that is no CloudEvent.
     """
@@ -204,17 +196,17 @@ def record_to_json(record: Record) -> bytes:
 
 
 class Envelope(NamedTuple):
-    """An event in the JSON format that was found valid."""
+    """A valid event in the JSON format."""
 
     json: bytes
-    attributes: dict[str, Any]  # as the JSON has them; none is None
-    has_data: bool  # whether there is a member `data`, even if it is null
+    attributes: dict[str, Any]  # as in the JSON; none is None
+    has_data: bool  # whether there is a member `data`, even null
     data: Any
     base64: str | None
 
 
 def read_envelope(value: bytes | None) -> Envelope:
-    """Read an event in the JSON format. Raises Refused where `decode_record` does."""
+    """Read an event in the JSON format. Raises Refused as `decode_record`."""
     if value is None:
         raise Refused(NO_VALUE)
     members = parse_json(value)
@@ -254,7 +246,7 @@ def _envelope_to_binary(format: ContentType | None, envelope: Envelope) -> HttpP
 
 
 def _data_of(envelope: Envelope) -> tuple[bytes, str | None] | None:
-    """Return an event's data as bytes, and their content type; None where that type does not fit the data."""
+    """Return data as bytes with its content type; None: no fit."""
     declared = envelope.attributes.get("datacontenttype")
     if envelope.base64 is not None:
         return read_base64(envelope.base64), declared
@@ -318,7 +310,7 @@ def _json(attributes: dict[str, Any], declared: ContentType | None, value: bytes
 
 
 def data_members(value: bytes, declared: ContentType | None) -> list[bytes]:
-    """Return no member or one. Raises Refused for data that is not of the declared content type."""
+    """Return no member or one. Raises Refused for data of another type."""
     if declared and declared.kind is DataKind.JSON:
         check_data(value, declared)
         return [b'"data":' + value] if value else []

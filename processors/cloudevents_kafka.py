@@ -1,11 +1,11 @@
-"""CloudEvents in Kafka records, as the Kafka protocol binding 1.0.2 says.
+"""Decodes and encodes CloudEvents in Kafka records (protocol binding 1.0.2).
 
 Decoding is pure: the same record always gives the same event. Nothing is invented (no id, no time, no partitionkey from
-the record's key), and what is no valid CloudEvent is delivered as `Undecodable`, never guessed at.
+the record's key), and a record that is no valid CloudEvent is delivered as `Undecodable`, never guessed.
 
-What `get_data()` gives depends on the content type alone, in both modes: `*/json` and `*+json` parsed, `text/*` as
-str, anything else, and data without a content type, as bytes. (The JSON format may carry other data as a string: it
-stays one. There, data without a content type is JSON.) A binary record with a null value is an event with data None.
+The content type alone decides what `get_data()` returns, in both modes: `*/json` and `*+json` parsed, `text/*` as str,
+anything else, and data without a content type, as bytes. (Other data may be a string in the JSON format: it stays one. There,
+data without a content type is JSON.) A binary record with a null value is an event with data None.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from inbound.processors.cloudevents_values import (
 Headers: TypeAlias = list[tuple[str, bytes | None]]
 HeaderName = TypeVar("HeaderName", str, bytes)
 
-#: Header name -> attribute; "" for a header that is none of the binding's. Only names that can be used are kept, and
-#: only so many, and short ones: they come from the network.
+#: Header name -> attribute; "" for a header that is none. Names come from the network: only valid and short ones are kept, and
+#: only so many.
 attribute_of: dict[str, str] = {}
 NAMES_KEPT, LONGEST_KEPT = 4096, 64
 _CONTENT_TYPE = "content-type"
@@ -56,14 +56,14 @@ _NO_EVENT = f"no CloudEvent: no ce_specversion header and content-type is not {S
 
 
 def is_kept(known: Sized, name: Sized) -> bool:
-    """Say whether one more name may be remembered beside those that are `known`."""
+    """Say whether `name` may be remembered beside the `known` ones."""
     return len(known) < NAMES_KEPT and len(name) <= LONGEST_KEPT
 
 
 def decode_records(topic: str, partition: int, records: Sequence[Record]) -> tuple[list[CloudEvent], list[Undecodable]]:
-    """Decode `records` in order; those that are no CloudEvents are returned apart, each with the reason.
+    """Return the events of `records`, in order, and the undecodable records.
 
-    Never raises for what a record holds. `topic` and `partition` are not part of any event. Any thread.
+    No content of a record raises. `topic` and `partition` are not part of any event. Any thread.
     """
     events: list[CloudEvent] = []
     undecodable: list[Undecodable] = []
@@ -76,7 +76,7 @@ def decode_records(topic: str, partition: int, records: Sequence[Record]) -> tup
 
 
 def decode_record(record: Record) -> CloudEvent:
-    """Decode one record. Raises Refused, a ValueError that says why it is no CloudEvent."""
+    """Decode one record. Raises Refused with the reason, a ValueError."""
     attributes, kind = read_headers(record.headers)
     if attributes is None:
         return event_of(*check_envelope(_read_members(record.value)))
@@ -85,9 +85,9 @@ def decode_record(record: Record) -> CloudEvent:
 
 
 def read_attributes(record: Record) -> dict[str, str]:
-    """Return the attributes of the event that a record carries, as texts; its data is not looked at.
+    """Return the attributes of a record's event as texts; ignore its data.
 
-    Raises Refused where they are not those of an event.
+    Raises Refused if they are not those of an event.
     """
     found, _ = read_headers(record.headers)
     if found is not None:
@@ -102,10 +102,10 @@ def read_attributes(record: Record) -> dict[str, str]:
 def read_headers(
     headers: Iterable[tuple[str, bytes | None]],
 ) -> tuple[dict[str, Any] | None, ContentType | None]:
-    """Return the attributes that a record's headers carry, and what its data is.
+    """Return the attributes in a record's headers, and its data's content type.
 
-    The attributes are None where the record is in structured mode. Otherwise they are texts, with `datacontenttype`
-    among them if the record says it, and not looked at as a whole yet (`check_attributes`). Raises Refused.
+    The attributes are None if the record is in structured mode. Otherwise they are texts, with the record's
+    `datacontenttype`, and `check_attributes` has not checked them yet. Raises Refused.
     """
     attributes: dict[str, Any] = {}
     kind: ContentType | None = None
@@ -151,9 +151,9 @@ def read_headers(
 
 
 def learn(known: dict[HeaderName, str], header: HeaderName, text: str, prefix: str) -> str | None:
-    """Return the attribute that `header`, whose name is `text`, carries, and remember it; "": it carries none.
+    """Return and remember the attribute of a header named `text`; "": none.
 
-    None: the rest of the name cannot be an attribute's. Names are compared without regard to case, as the SDK does.
+    None: the rest of the name cannot be an attribute's. Names are compared without regard to case, as in the SDK.
     """
     lower = text.lower()
     if lower == _CONTENT_TYPE:
@@ -179,9 +179,9 @@ def _read_members(value: bytes | None) -> dict[str, Any]:
 
 
 def check_envelope(members: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Return the attributes and the data of an event of the JSON format, given what its JSON was parsed to.
+    """Return attributes and data of an event's parsed JSON, and consume it.
 
-    `time` becomes a datetime, and `data_base64` what the content type says. `members` is used up. Raises Refused.
+    `time` becomes a datetime, and `data_base64` is read by the content type. Raises Refused.
     """
     has_data = members.get("data") is not None
     data = members.pop("data", None)
@@ -189,7 +189,7 @@ def check_envelope(members: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     attributes = {name: member for name, member in members.items() if member is not None}
     for name, member in attributes.items():
         if type(member) is str and name in CORE and member.isprintable():
-            continue  # what nearly all are, at a third of the price
+            continue  # nearly all, at a third of the cost
         if not is_name(name):
             raise Refused(f"member {name[:80]!r} cannot be an attribute: only a-z and 0-9 are allowed in its name")
         check_attribute(name, member)
@@ -203,10 +203,10 @@ def check_envelope(members: dict[str, Any]) -> tuple[dict[str, Any], Any]:
 
 
 def event_of(attributes: dict[str, Any], data: Any) -> CloudEvent:
-    """Return an event of these, as they are.
+    """Return an event of these, unchanged.
 
-    The constructor would give an event without time the present one, so that each reading gave another event; and
-    would check everything a second time, which costs more than reading it.
+    The constructor would set a missing time to the present, so that each reading gave another event; and would check
+    everything again, which costs more than reading it.
     """
     event = CloudEvent.__new__(CloudEvent)
     event._attributes = attributes
@@ -215,16 +215,16 @@ def event_of(attributes: dict[str, Any], data: Any) -> CloudEvent:
 
 
 def partition_key(event: BaseCloudEvent) -> bytes | None:
-    """Return the `partitionkey` extension as a record's key: the binding's key mapper, for who wants it."""
+    """Return the `partitionkey` extension as a record's key (the binding's key mapper)."""
     value = event.get_extension("partitionkey")
     return None if value is None else str(value).encode()
 
 
 def encode_binary(event: BaseCloudEvent, key: bytes | None = None) -> tuple[bytes | None, bytes | None, Headers]:
-    """Return key, value and headers of the record that carries `event` in binary mode.
+    """Return key, value and headers of `event`'s record in binary mode.
 
-    Data that is no bytes is written as its content type says; without one it is JSON, and declared as such. Raises
-    ValueError for data or attributes that cannot be written.
+    Bytes are written unchanged. Other data is written as its content type says; without one it is JSON, and declared as such.
+    Raises ValueError for data or attributes that cannot be written.
     """
     attributes = event.get_attributes()
     value, declared = write_data(event.get_data(), attributes.get("datacontenttype"))
@@ -237,15 +237,12 @@ def encode_binary(event: BaseCloudEvent, key: bytes | None = None) -> tuple[byte
 
 
 def encode_structured(event: BaseCloudEvent, key: bytes | None = None) -> tuple[bytes | None, bytes, Headers]:
-    """Return key, value and headers of the record that carries `event` in structured mode, as JSON.
-
-    Raises ValueError for data or attributes that cannot be written.
-    """
+    """Do as `encode_binary`, in structured mode, as JSON."""
     return key, write_json(json_object(event)), [(_CONTENT_TYPE, STRUCTURED_CONTENT_TYPE.encode())]
 
 
 def json_object(event: BaseCloudEvent) -> dict[str, Any]:
-    """Return `event` as the object of the CloudEvents JSON format. Raises ValueError for what that cannot carry."""
+    """Return `event` as an object of the JSON format. Raises ValueError."""
     attributes = event.get_attributes()
     members: dict[str, Any] = {
         name: write_attribute(name, value) for name, value in attributes.items() if value is not None

@@ -1,12 +1,9 @@
-"""The short ways: plain events, and JSON as text.
+"""The fast paths: plain events, and JSON as text.
 
-The long way is in `cloudevents_kafka`.
+An event is *plain* if its attributes are in headers, each once, none empty, and all values can be copied. Any other record takes
+the slow path in `cloudevents_kafka`, which finds the errors too.
 
-An event is *plain* if its attributes are in headers, each is there once, none is empty, and their values can be copied as
-they are. Any other record takes the long way, which finds the errors too.
-
-The JSON text of members, and of a batch's events, is kept as it was sent: a rewritten value is not the same, `1.10` becomes
-`1.1`, `1e999` no JSON at all.
+The JSON text of members, and of a batch's events, is kept as sent: rewritten, `1.10` would become `1.1`, and `1e999` no JSON.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ from inbound.processors.cloudevents_values import (
     read_data,
 )
 
-#: What stands in an HTTP header as it is, and in a JSON string.
+#: Bytes that an HTTP header has unchanged, and those of a JSON string.
 HTTP_SAFE: Final = bytes(code for code in range(0x21, 0x7F) if code not in b'"%')
 JSON_SAFE: Final = bytes(code for code in range(0x20, 0x7F) if code not in b'"\\')
 Made = TypeVar("Made")
@@ -40,20 +37,17 @@ _TIME = (
     r"(?!0000)\d{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
     r"[Tt](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
 )
-#: Matches an attribute `time` that is valid, as bytes.
+#: Matches the bytes of a valid attribute `time`.
 is_time = re.compile(_TIME.encode()).fullmatch
 _IS_TIME_TEXT = re.compile(_TIME, re.ASCII).fullmatch
 _IS_HEADER_TEXT = re.compile(r"[!-~](?:[ -~]*[!-~])?").fullmatch
-#: Names of attributes that were found valid.
+#: Valid names of attributes.
 _names: set[str] = set()
 _JSON, _TEXT = DataKind.JSON, DataKind.TEXT
 
 
 class Written(dict[str, Made]):
-    """What is written for an attribute, by its name.
-
-    Names come from the network: only so many are kept.
-    """
+    """The text written for an attribute, by name; `is_kept` bounds the names."""
 
     def __init__(self, write: Callable[[str], Made]) -> None:
         self._write = write
@@ -65,12 +59,12 @@ class Written(dict[str, Made]):
         return made
 
 
-#: The attributes of a plain event but for `datacontenttype`, as bytes, and that one.
+#: The attributes of a plain event as bytes, except `datacontenttype`, and its content type.
 Plain: TypeAlias = tuple[dict[str, bytes], ContentType | None]
 
 
 def plain_event(headers: Iterable[tuple[str, bytes | None]], safe: bytes) -> Plain | None:
-    """Return the event in a record's headers if it is plain and all bytes of its attributes are of `safe`."""
+    """Return the event in a record's headers if it `is_plain`."""
     attributes: dict[str, bytes] = {}
     for name, raw in headers:
         attribute = attribute_of.get(name)
@@ -89,7 +83,7 @@ def plain_event(headers: Iterable[tuple[str, bytes | None]], safe: bytes) -> Pla
 
 
 def is_plain(attributes: dict[str, bytes], safe: bytes) -> bool:
-    """Tell whether `attributes`, none of them empty, make a valid event, and all their bytes are of `safe`."""
+    """Tell whether non-empty `attributes` are an event's, with `safe` bytes only."""
     return (
         attributes.get("specversion") == b"1.0"
         and "id" in attributes
@@ -102,7 +96,7 @@ def is_plain(attributes: dict[str, bytes], safe: bytes) -> bool:
 
 
 def is_plain_envelope(members: dict[str, Any]) -> bool:
-    """Tell whether the members of a JSON object make a valid event whose attributes are texts, none of them empty."""
+    """Tell whether an object is an event with only non-empty text attributes."""
     texts = [member for name, member in members.items() if name != "data"]
     get = members.get
     return (
@@ -134,7 +128,7 @@ def _are_names(members: Iterable[str]) -> bool:
 
 
 def declared_plainly(raw: bytes) -> ContentType | None:
-    """Return a content type that may describe an event's data in a header; None for any other, and for a broken one."""
+    """Return the content type if it `is_sendable`; None otherwise, or if broken."""
     return _declared(raw) if len(raw) <= LONGEST_CONTENT_TYPE else None
 
 
@@ -148,17 +142,17 @@ def _declared(raw: bytes) -> ContentType | None:
 
 
 def is_sendable(declared: ContentType) -> bool:
-    """Tell whether a Content-Type header can say `declared`, and a reader will not take the data for an event."""
+    """Tell whether a Content-Type header can be `declared`, and not an event's."""
     return declared.kind not in (DataKind.EVENT, DataKind.FOREIGN_EVENT) and _IS_HEADER_TEXT(declared.text) is not None
 
 
 def is_header_text(text: str) -> bool:
-    """Tell whether a header's value can be `text` as it stands: printable ASCII, no blank at either end."""
+    """Tell whether a header can be `text`: printable ASCII without outer blanks."""
     return _IS_HEADER_TEXT(text) is not None
 
 
 def check_data(raw: bytes | None, declared: ContentType | None) -> None:
-    """Raise Refused where `read_data` does; faster, as nothing is kept."""
+    """Raise Refused if `read_data` would; faster, without a result."""
     if not raw or declared is None:
         return
     if declared.kind is _JSON:
@@ -178,16 +172,16 @@ _TO_DATA = re.compile(
     r'[ \t\n\r]*\{(?:[ \t\n\r]*"[^"\\]*"[ \t\n\r]*:[ \t\n\r]*(?:"[^"\\]*"|[\w.+-]+)[ \t\n\r]*,)*'
     r'[ \t\n\r]*"data"[ \t\n\r]*:[ \t\n\r]*'
 ).match
-#: Between two objects: up to the first name of the second, which the groups hold as far as it is plain, and what ends it.
+#: Between two objects, up to the first name of the second one. The groups hold this name as far as it is plain, and its end.
 _BETWEEN = re.compile(rb'\}[ \t\n\r]*+,[ \t\n\r]*+(?=\{[ \t\n\r]*+"([^"\\]*+)(["\\]))').finditer
 _SIMPLE_NAME = re.compile(r"[a-z0-9]+").fullmatch
 _scan = json.JSONDecoder().raw_decode
 
 
 def parse_json(raw: bytes) -> Any:
-    """Parse JSON as `read_json` does, two to four times as fast. Raises Refused.
+    """Parse JSON as `read_json`, two to four times as fast. Raises Refused.
 
-    What the faster parser does not take (some that the other one does: deep nesting, lone surrogates) goes to the other.
+    The faster parser refuses deep nesting and lone surrogates, which the other one accepts.
     """
     check_work(raw)
     try:
@@ -197,9 +191,10 @@ def parse_json(raw: bytes) -> Any:
 
 
 def members_of(text: str) -> dict[str, str]:
-    """Return the JSON text of each member of an object, by name; of two of one name the last.
+    """Return the JSON text of an object's members, by name.
 
-    `text` must have been parsed before: it must be one object. Raises Refused if it is nested too deeply.
+    `text` must be one object, parsed before. The last of two members with one name counts. Raises Refused if it is nested too
+    deeply.
     """
     found: dict[str, str] = {}
     at = _SPACE(text, text.index("{") + 1).end()  # type: ignore[union-attr]
@@ -213,7 +208,7 @@ def members_of(text: str) -> dict[str, str]:
 
 
 def data_of(text: str) -> str:
-    """Return the JSON text of the member `data`, which must be there; else as `members_of`."""
+    """Return the JSON text of an existing member `data`, as `members_of`."""
     found = _TO_DATA(text)
     if found:
         end = _end_of_value(text, found.end())
@@ -223,7 +218,7 @@ def data_of(text: str) -> str:
 
 
 def elements_of(body: bytes, parsed: Sequence[Any]) -> list[bytes]:
-    """Return the JSON text of each element of an array of objects, given also its parsed value.
+    """Return the JSON text of each object in an array, `parsed` before.
 
     Raises Refused if it is nested too deeply.
     """
@@ -233,17 +228,18 @@ def elements_of(body: bytes, parsed: Sequence[Any]) -> list[bytes]:
 
 
 def _split(body: bytes, parsed: Sequence[Any]) -> list[bytes] | None:
-    """Cut between the elements by a search, which takes a fraction of a second parse; None where that is not sure.
+    """Cut between the elements by a search; None if not safe.
 
-    Where one element ends and the next begins, the pattern is found for certain, for it has the names with which the
-    elements do begin. It may be found in data too. But if it is found no more often than it must be, then only there.
+    The search takes a fraction of a second parse. The pattern matches wherever one element ends and the next begins, because
+    it has the names that the elements begin with. It may match in data too. But if it matches no more often than there are
+    elements, then only between them.
     """
     if not all(_SIMPLE_NAME(next(iter(element), "")) for element in parsed[1:]):
         return None
     names = {next(iter(element)).encode() for element in parsed[1:]}
     starts, ends = [body.index(b"[") + 1], []
     for found in _BETWEEN(body):
-        if found[1] in names or found[2] == b"\\":  # it may be any name that has an escape in it
+        if found[1] in names or found[2] == b"\\":  # a name with an escape may be any name
             ends.append(found.start() + 1)
             starts.append(found.end())
     if len(starts) != len(parsed):
@@ -274,6 +270,6 @@ def _end_of_value(text: str, at: int) -> int:
 
 
 def _after_value(text: str, at: int) -> int:
-    """Return where the next member or element begins, or the bracket that ends them all."""
+    """Return the index of the next member or element, or closing bracket."""
     at = _SPACE(text, at).end()  # type: ignore[union-attr]
     return _SPACE(text, at + 1).end() if text[at] == "," else at  # type: ignore[union-attr]

@@ -1,7 +1,4 @@
-"""The values of a CloudEvent: rules, reading, writing.
-
-Of CloudEvents and the JSON format 1.0.2.
-"""
+"""Checks, reads and writes the values of a CloudEvent (JSON format 1.0.2)."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, NoReturn
 
 REQUIRED: Final = ("specversion", "id", "source", "type")
-#: Attributes that, when they are there, must say something.
+#: Optional attributes that must not be empty.
 NOT_EMPTY: Final = ("subject", "datacontenttype", "dataschema")
 CORE: Final = frozenset((*REQUIRED, *NOT_EMPTY, "time"))
 STRUCTURED_CONTENT_TYPE: Final = "application/cloudevents+json"
@@ -25,8 +22,8 @@ STRUCTURED_CONTENT_TYPE: Final = "application/cloudevents+json"
 _SMALLEST_INTEGER, _LARGEST_INTEGER = -(2**31), 2**31 - 1
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII).fullmatch
 _CHARSET = re.compile(r""";\s*+charset\s*+=\s*+["']?([^\s;"']++)""", re.IGNORECASE).search
-#: The character sets of text: those that browsers know (WHATWG, Encoding) and Python has, UTF-32, ASCII. Each is read and
-#: written in one pass. Python's other codecs are not for strangers to name: `punycode` takes a minute for a megabyte.
+#: The character sets of text: those of browsers (WHATWG, Encoding) that Python has, UTF-32, ASCII. Each is read and written in
+#: one pass. A stranger must not choose Python's other codecs: `punycode` takes a minute for a megabyte.
 _CODECS: Final = frozenset((
     "ascii", "utf_8", "utf_16", "utf_16_be", "utf_16_le", "utf_32", "utf_32_be", "utf_32_le", "latin_1", "iso8859_2",
     "iso8859_3", "iso8859_4", "iso8859_5", "iso8859_6", "iso8859_7", "iso8859_8", "iso8859_9", "iso8859_10",
@@ -35,20 +32,20 @@ _CODECS: Final = frozenset((
     "mac_roman", "mac_cyrillic", "gb2312", "gbk", "gb18030", "big5", "big5hkscs", "euc_jp", "shift_jis", "cp932",
     "iso2022_jp", "euc_kr", "cp949", "tis_620",
 ))  # fmt: skip
-#: Content types are cached, so their length has a bound; those of real messages have some twenty bytes.
+#: Content types are cached, so their length is bounded; those of real messages have some twenty bytes.
 LONGEST_CONTENT_TYPE: Final = 4096
-#: Reasons go into logs, answers and headers of dead letters; what a stranger wrote is not repeated whole there. Characters.
+#: Reasons go into logs, answers and headers of dead letters: a stranger's text is shortened there. Characters.
 LONGEST_REASON: Final = 500
-#: What one JSON text may cost, in units of about 45 ns: Python takes it apart in one piece, in which no other thread goes on. 8 MiB
-#: of `[],` were 0.4 s, of names that differ as well; of the smallest events 0.07 s, of numbers 0.2 s. What is in strings is free.
+#: The most that one JSON text may cost, in units of about 45 ns: no other thread runs while Python parses it. 8 MiB of `[],` took
+#: 0.4 s, and so did different names; the smallest events 0.07 s, numbers 0.2 s. The content of strings is free.
 MOST_WORK: Final = 4_400_000
-#: How many units each is, outside of strings: a value, a name, a list, an object; and a name that has not been there before.
+#: Units of each value, name, list and object outside of strings; and of a name that has not occurred before.
 _WORK = ((b",", 1), (b":", 1), (b"[", 4), (b"{", 2))
 _NEW_NAME = 8
-#: The same if all names were new, wherever they stand: the most that it can be.
+#: The same if all names were new, also in strings: the upper bound.
 _MOST_WORK = tuple((mark, units + _NEW_NAME if mark == b":" else units) for mark, units in _WORK)
 _LOOKED_THROUGH = 256 * 1024
-#: Control characters, surrogates and the code points that Unicode keeps for no character.
+#: Control characters, surrogates and Unicode's noncharacters.
 _FORBIDDEN_CHARACTER = re.compile(
     "[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"
     + "".join(chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF))
@@ -59,10 +56,7 @@ _NAME = re.compile(r"[a-z0-9]+").fullmatch
 
 
 class Refused(ValueError):
-    """The record is no CloudEvent.
-
-    The message is the reason that users see, and never longer than `LONGEST_REASON`.
-    """
+    """The record is no CloudEvent; users see the reason, cut at `LONGEST_REASON`."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why if len(why) <= LONGEST_REASON else f"{why[: LONGEST_REASON - 3]}...")
@@ -80,7 +74,7 @@ class UnreadFormatError(Refused):
 
 
 class DataKind(Enum):
-    """What a content type says about the bytes that it describes."""
+    """How data is read, by its content type."""
 
     JSON = "parsed"
     TEXT = "given as str"
@@ -90,7 +84,7 @@ class DataKind(Enum):
 
 
 class ContentType(NamedTuple):
-    """A content type as it was written, and what follows from it."""
+    """A content type as written, with its kind and character set."""
 
     text: str
     kind: DataKind
@@ -98,7 +92,7 @@ class ContentType(NamedTuple):
 
 
 def content_type(text: str) -> ContentType:
-    """Classify a content type. A text in a character set that is not known here is opaque. Raises Refused if it is too long."""
+    """Classify a content type; unknown character sets are opaque. Raises Refused."""
     if len(text) > LONGEST_CONTENT_TYPE:
         raise Refused(f"a content type of {len(text)} characters; {LONGEST_CONTENT_TYPE} are the most: {text[:80]!r}")
     return _classified(text)
@@ -113,7 +107,7 @@ def _classified(text: str) -> ContentType:
     elif subtype == "json" or subtype.endswith("+json"):
         kind = DataKind.JSON
     elif media.startswith("text/") and subtype != "xml" and not subtype.endswith("+xml"):
-        kind = DataKind.TEXT  # XML names its character set itself, so its parser wants the bytes
+        kind = DataKind.TEXT  # XML names its own character set, so its parser needs the bytes
     else:
         kind = DataKind.OPAQUE
     named = _CHARSET(text)
@@ -144,20 +138,19 @@ def _of_header(raw: bytes) -> ContentType:
 
 
 def is_name(name: str) -> bool:
-    """Tell whether `name` can be the name of an attribute; `data` is taken."""
+    """Tell whether `name` can be an attribute's name; `data` is reserved."""
     return name != "data" and _NAME(name) is not None
 
 
 def check_text(name: str, value: str) -> None:
     """Raise Refused if `value` holds characters that no attribute may hold."""
-    if not value.isprintable() and (
-        problem := forbidden_in(name, value)
-    ):  # the first is fast, and enough nearly always
+    # The first test is fast, and nearly always enough.
+    if not value.isprintable() and (problem := forbidden_in(name, value)):
         raise Refused(problem)
 
 
 def forbidden_in(name: str, value: str) -> str:
-    """Return what is wrong with the characters of `value`; empty: nothing."""
+    """Return the problem of the characters in `value`; empty: none."""
     bad = _FORBIDDEN(value)
     return f"{name} holds U+{ord(bad[0]):04X}, which is not allowed in an attribute" if bad else ""
 
@@ -168,7 +161,7 @@ def replace_forbidden(text: str) -> str:
 
 
 def check_attributes(attributes: dict[str, Any]) -> None:
-    """Check the attributes that CloudEvents defines, and turn `time` into a datetime. Raises Refused."""
+    """Check the defined attributes, and make `time` a datetime. Raises Refused."""
     get = attributes.get
     if get("specversion") != "1.0" or not (get("id") and get("source") and get("type")):
         raise Refused(_missing(attributes))
@@ -187,26 +180,26 @@ def _missing(attributes: Mapping[str, Any]) -> str:
 
 
 def read_time(text: str) -> datetime:
-    """Read an RFC 3339 timestamp; digits past the microsecond are dropped. Raises Refused."""
+    """Read an RFC 3339 timestamp, without digits below microseconds. Raises Refused."""
     if _TIMESTAMP(text):
         try:
             return datetime.fromisoformat(text.upper())
         except ValueError:
-            pass  # a leap second, or no date of the calendar: looked at below
+            pass  # a leap second, or no date of the calendar
         if text[17:19] == "60":
             try:
                 return datetime.fromisoformat(f"{text[:17]}59{text[19:]}".upper()) + timedelta(seconds=1)
             except (ValueError, OverflowError):
-                pass  # no date of the calendar either: refused below
+                pass  # no date of the calendar
     raise Refused(f"time is {text[:80]!r}, which is no RFC 3339 timestamp")
 
 
 def write_time(moment: datetime) -> str:
-    """Write `moment` as RFC 3339. Raises ValueError if it has no time zone."""
+    """Write `moment` as RFC 3339. Raises ValueError without a time zone."""
     offset = moment.utcoffset()
     if offset is None:
         raise ValueError(f"{moment!r} has no time zone")
-    if offset.total_seconds() % 60:  # RFC 3339 has no room for an offset's seconds
+    if offset.total_seconds() % 60:  # RFC 3339 has no seconds in offsets
         moment = moment.astimezone(UTC)
     return moment.isoformat().replace("+00:00", "Z")
 
@@ -219,7 +212,7 @@ _decode_json = json.JSONDecoder(parse_constant=_no_number).decode
 
 
 def check_work(raw: bytes) -> None:
-    """Raise Refused where JSON has so many values that to take it apart would keep all others out."""
+    """Raise Refused if parsing the JSON would block other threads too long."""
     if _NEW_NAME * len(raw) <= MOST_WORK or (
         sum(units * piece.count(mark) for piece in _pieces(raw) for mark, units in _MOST_WORK) <= MOST_WORK
     ):
@@ -238,7 +231,7 @@ def check_work(raw: bytes) -> None:
 
 
 def _pieces(raw: bytes) -> Iterator[bytes]:
-    """Yield JSON in pieces; none ends between a backslash and the character after it."""
+    """Yield JSON in pieces; none ends after the backslash of an escape."""
     at = 0
     while at < len(raw):
         end = at + _LOOKED_THROUGH
@@ -251,7 +244,7 @@ def _pieces(raw: bytes) -> Iterator[bytes]:
 
 
 def _split(pieces: Iterable[bytes]) -> Iterator[tuple[list[bytes], bool]]:
-    """Yield each piece split at its quotes, without what is escaped; and whether it begins inside of a string."""
+    """Yield each piece's parts between quotes; whether it begins inside one."""
     inside = False
     for piece in pieces:
         parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
@@ -260,13 +253,13 @@ def _split(pieces: Iterable[bytes]) -> Iterator[tuple[list[bytes], bool]]:
 
 
 def read_json(raw: bytes) -> Any:
-    """Parse UTF-8 JSON, strictly: no other encoding, no NaN, and not too many values. Raises Refused."""
+    """Parse UTF-8 JSON strictly: no NaN, not too many values. Raises Refused."""
     check_work(raw)
     return read_checked_json(raw)
 
 
 def read_checked_json(raw: bytes) -> Any:
-    """Parse what `check_work` has let pass. Raises Refused."""
+    """Parse JSON that passed `check_work`. Raises Refused."""
     try:
         return _decode_json(raw.decode())
     except UnicodeDecodeError as error:
@@ -278,7 +271,7 @@ def read_checked_json(raw: bytes) -> Any:
 
 
 def write_json(value: Any) -> bytes:
-    """Write compact JSON, datetimes as RFC 3339. Raises ValueError for what JSON cannot carry."""
+    """Write compact JSON, datetimes as RFC 3339. Raises ValueError."""
     try:
         return json.dumps(value, allow_nan=False, separators=(",", ":"), default=_write_other).encode()
     except (TypeError, ValueError, RecursionError) as error:
@@ -292,11 +285,11 @@ def _write_other(value: Any) -> str:
 
 
 def read_data(raw: bytes | None, kind: ContentType | None) -> Any:
-    """Give data as its content type says: parsed JSON, str, or bytes; None where there is none. Raises Refused."""
+    """Return data by its content type: parsed JSON, str, bytes. Raises Refused."""
     if raw is None or kind is None:
         return raw
     if kind.kind is DataKind.JSON:
-        # No data should be a null value, but many producers cannot write one; empty bytes are no JSON anyway.
+        # Missing data should be a null value, but many producers cannot write one; empty bytes are no JSON anyway.
         return read_json(raw) if raw else None
     if kind.kind is not DataKind.TEXT:
         return raw
@@ -307,10 +300,10 @@ def read_data(raw: bytes | None, kind: ContentType | None) -> Any:
 
 
 def write_data(data: Any, declared: str | None) -> tuple[bytes | None, str | None]:
-    """Return the bytes for `data`, and the content type to declare for them.
+    """Return the bytes of `data`, and the content type to declare.
 
-    Bytes are taken as they are. Anything else is JSON where the content type says so, or where there is none: it is
-    then declared. Raises ValueError if the content type and the data do not fit.
+    Bytes stay unchanged. Anything else is JSON if the content type says so, or if there is none: then JSON is declared. Raises
+    ValueError if the content type and the data do not fit.
     """
     if data is None or isinstance(data, (bytes, bytearray)):
         return (None if data is None else bytes(data)), declared
@@ -325,9 +318,9 @@ def write_data(data: Any, declared: str | None) -> tuple[bytes | None, str | Non
 
 
 def write_text(text: str, declared: str) -> bytes:
-    """Write `text` in the character set that a content type names, without one in UTF-8.
+    """Write `text` in the content type's character set, UTF-8 by default.
 
-    Raises ValueError for a character set that is not known, or that does not have the text.
+    Raises ValueError for an unknown character set, or one that cannot write the text.
     """
     named = _CHARSET(declared)
     charset = named[1] if named else "utf-8"
@@ -339,7 +332,7 @@ def write_text(text: str, declared: str) -> bytes:
 
 
 def write_attribute(name: str, value: Any) -> str | int | bool:
-    """Return the JSON form of an attribute's value. Raises ValueError for a value of no CloudEvents type."""
+    """Return an attribute's JSON value. Raises ValueError for other types."""
     if isinstance(value, datetime):
         return write_time(value)
     if isinstance(value, (bytes, bytearray)):
@@ -349,7 +342,7 @@ def write_attribute(name: str, value: Any) -> str | int | bool:
 
 
 def attribute_texts(attributes: Mapping[str, Any]) -> dict[str, str]:
-    """Return the attributes as headers have them, but for `datacontenttype`. Raises ValueError as `write_attribute`."""
+    """Return the texts for headers, without `datacontenttype`. Raises as `write_attribute`."""
     return {
         name: written if isinstance(written := write_attribute(name, value), str) else text_of(written)
         for name, value in attributes.items()
@@ -358,12 +351,12 @@ def attribute_texts(attributes: Mapping[str, Any]) -> dict[str, str]:
 
 
 def text_of(member: Any) -> str:
-    """Return an attribute of the JSON format as the text that headers have of it."""
+    """Return a JSON format's attribute as the text in headers."""
     return str(member).lower() if isinstance(member, bool) else str(member)
 
 
 def check_attribute(name: str, value: Any) -> None:
-    """Raise Refused unless `value` is a str, bool or int that CloudEvents allows for `name`."""
+    """Raise Refused unless CloudEvents allows the str, bool or int `value`."""
     if isinstance(value, str):
         check_text(name, value)
     elif name in CORE or not isinstance(value, int):
@@ -374,7 +367,7 @@ def check_attribute(name: str, value: Any) -> None:
 
 
 def read_base64(value: Any) -> bytes:
-    """Decode the member `data_base64`. Raises Refused."""
+    """Return the bytes of a member `data_base64`. Raises Refused."""
     if not isinstance(value, str):
         raise Refused(f"data_base64 is {_named(value)}; it must be a string")
     try:

@@ -1,7 +1,7 @@
-"""Headers that go on beside an event; headers and TLS in files.
+"""Chooses the headers passed on with an event; reads header files.
 
-The names are matched by globs that the configuration lists. What stands for one connection, for one message, or for the
-sender's rights never goes on: the next receiver would act on it.
+The configuration lists globs of names. Headers of one connection, of one message, or of the sender's rights are never passed
+on: the next receiver would act on them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from inbound.runtime.text import read_short
 NEVER: Final = frozenset((
     # of one connection (RFC 9110, 7.6.1)
     "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings",
-    # of one message: its body, its receiver, and the answer that it asks for
+    # of one message: its body, its receiver, the wanted answer
     "host", "content-type", "content-length", "content-encoding", "content-range", "expect", "range", "prefer",
     "accept-encoding", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range",
-    # what would make another request of it
+    # that would change the request
     "x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-original-uri", "x-rewrite-url",
-    # who the sender is, as a proxy says it: from a record it would be anybody's word
+    # the sender's identity, which only a proxy may assert
     "forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip", "cf-connecting-ip", "remote-user",
     "x-remote-user", "x-remote-group", "x-ssl-client-cert", "x-client-cert", "x-forwarded", "client-ip", "fly-client-ip",
     "x-original-forwarded-for", "x-envoy-external-address", "x-envoy-original-path",
@@ -35,40 +35,40 @@ NEVER: Final = frozenset((
     "authorization", "authentication-info", "www-authenticate", "cookie", "cookie2", "set-cookie", "set-cookie2",
     "api-key", "x-api-key", "x-auth-token", "x-access-token", "private-token", "dpop",
 ))  # fmt: skip
-#: The same, by how a name begins. `inbound-` is ours: `inbound-dispatched` keeps what is sent away from the admin ports.
+#: Prefixes of such names. `inbound-` is ours: `inbound-dispatched` makes admin ports refuse a request.
 _FAMILIES: Final = (
     "proxy-", "ce-", "knativeerror", "inbound-", "x-forwarded-", "x-remote-extra-", "x-auth-request-", "x-amzn-oidc-",
     "x-ms-client-principal", "sec-",
 )  # fmt: skip
-#: Names that sound like credentials, beside those of `is_secret_option`: they go on only where the name is listed in full.
+#: Names that sound like credentials, beside those of `is_secret_option`: they are passed on only if listed in full.
 _SECRET = re.compile(
     r"cookie|jwt|saml|session-?id|(api|access|account|auth|functions|master|private|shared|subscription)-?key"
 )
 
-#: What a subscriber gets of a record.
+#: Passed on to a subscriber by default.
 DEFAULT_OUT: Final[tuple[str, ...]] = ("*",)
 
-#: Of one event at most so many go on, in their order, with so many bytes of names and values together: receivers refuse a
-#: request whose head is large, some from 8 KiB or 100 lines on, and the event's attributes are in it, too.
+#: The most headers of an event that are passed on, in their order, and the most bytes of their names and values: receivers
+#: refuse a request with a large head, some from 8 KiB or 100 lines on, and the event's attributes are in it, too.
 MOST_HEADERS: Final = 64
 MOST_BYTES: Final = 4096
-#: Of the headers of one record or request so many are looked at: it can have 100,000, and to judge a name takes microseconds.
-#: A longer name does not go on.
+#: The most headers of a record or request that are looked at: it can have 100,000, and to judge a name takes microseconds.
 MOST_LOOKED_AT: Final = 256
+#: A longer name is not passed on.
 LONGEST_NAME: Final = 256
-#: Names come from the network: so many are remembered.
+#: The most names that are remembered: they come from the network.
 _KEPT: Final = 4096
 
 _OTHER = re.compile(r"[^a-z0-9]")
 
 
 class Forwarding:
-    """Says which headers go on, by their names. Any thread."""
+    """Decides by name which headers are passed on. Any thread."""
 
     def __init__(self, patterns: Sequence[str], without: Iterable[str] = ()) -> None:
-        """`patterns` are globs in which `*` is any text, without regard to case; without any, nothing passes.
+        """`patterns` are globs without regard to case; without any, nothing passes.
 
-        `without` are names that do not pass either: those which a request has already.
+        `without` are names that do not pass: the request has them already.
         """
         self._without = frozenset(_as_read(name) for name in without)
         folded = [pattern.lower() for pattern in patterns]
@@ -77,7 +77,7 @@ class Forwarding:
         self._known: dict[str, bool] = {}
 
     def passes(self, name: str) -> bool:
-        """Tell whether a header of this name goes on; what cannot be a name in HTTP does not."""
+        """Tell whether a header of this name, if valid, is passed on."""
         found = self._known.get(name)
         if found is None:
             found = self._decide(name)
@@ -97,27 +97,27 @@ class Forwarding:
 
 
 def is_never(name: str) -> bool:
-    """Tell whether a header of this name never goes on, as receivers may read it."""
+    """Tell whether a header is never passed on, as receivers read it."""
     read = _as_read(name)
     return read in NEVER or read.startswith(_FAMILIES)
 
 
 def _as_read(name: str) -> str:
-    """Return a name as receivers may read it: to many `X_Api_Key` is `x-api-key`."""
+    # To many receivers `X_Api_Key` is `x-api-key`.
     return _OTHER.sub("-", name.lower())
 
 
-#: A header's value that stands in a file is no longer, in bytes: no receiver would take it.
+#: The most bytes of a header's value in a file: no receiver would accept more.
 LONGEST_LINE = 64 * 1024
 
 
 def header_text(who: str, name: str, value: str | HeaderFile) -> str:
-    """Return a header's value, read from its file if it stands in one. Raises ConfigError, in the name of `who`."""
+    """Return a header's value, perhaps of a file. Raises ConfigError of `who`."""
     return value if isinstance(value, str) else line_in(value.file, f"{who}: header {name}", "file")
 
 
 def line_in(file: Path, what: str, option: str) -> str:
-    """Return the line that a file holds, which no log shows from now on. Raises ConfigError: it begins with `what`."""
+    """Return a file's only line, hidden in logs. Raises ConfigError of `what`."""
     try:
         read = read_short(file, LONGEST_LINE).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -130,7 +130,7 @@ def line_in(file: Path, what: str, option: str) -> str:
 
 
 def tls_context(who: str, ca_file: Path | None, client_cert: Path | None, client_key: Path | None) -> ssl.SSLContext:
-    """Return a context that uses these PEM files. Raises ConfigError, in the name of `who`: one cannot be used."""
+    """Return a context with these PEM files. Raises ConfigError of `who`."""
     name, path = "ca_file", ca_file
     try:
         context = ssl.create_default_context(cafile=ca_file)

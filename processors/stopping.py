@@ -11,10 +11,7 @@ if TYPE_CHECKING:
 
 
 class StopEvent(threading.Event):
-    """Set when a channel is about to stop.
-
-    `set` may be called by any thread; it is never cleared.
-    """
+    """Set, by any thread, when a channel is about to stop."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -22,7 +19,7 @@ class StopEvent(threading.Event):
         self._sleepers: set[Callable[[], None]] = set()
 
     def set(self) -> None:
-        """Let all who wait go on."""
+        """Wake all waiting threads and coroutines."""
         super().set()
         with self._lock:
             sleepers = list(self._sleepers)
@@ -30,11 +27,11 @@ class StopEvent(threading.Event):
             wake()
 
     async def sleep(self, seconds: float) -> bool:
-        """Let other coroutines run for `seconds`, or until the event is set. Returns whether it is."""
-        import asyncio  # not above: it takes long, and most processors are plain code
+        """Sleep until the time is over or the event set; True: set."""
+        import asyncio  # here, because the import takes long and most processors do not need it
 
         if self.is_set():
-            await asyncio.sleep(0)  # who sleeps in a loop must not keep the others from ending
+            await asyncio.sleep(0)  # a coroutine that sleeps in a loop must not keep the others from ending
             return True
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
@@ -47,7 +44,7 @@ class StopEvent(threading.Event):
             self._sleepers.add(wake)
         timer = loop.call_later(seconds, _complete, over)
         try:
-            if not self.is_set():  # else it was set before we were among the sleepers
+            if not self.is_set():  # else it was set before `wake` was among the sleepers
                 await over
         finally:
             timer.cancel()

@@ -1,4 +1,4 @@
-"""Lifecycle and lock of each group that a process runs.
+"""Stops, starts and locks each group that a process runs.
 
     manager = ConsumerManager(clock.now)
     manager.add("orders-svc", lifecycle)          # has `stop()` and `start()`
@@ -6,8 +6,8 @@
     manager.request("orders-svc", "resume", f)    # False: it waits, and is carried out when the group is unlocked
     await manager.start("orders-svc", token)      # and unlocks it
 
-Consumers of inbound itself need no such lock: the gate is part of each transaction by which one of them takes a partition,
-so an operation or a new configuration takes effect when it opens (`inbound.group.reset_participant`).
+Inbound's own consumers need no such lock: the gate is part of each transaction that claims a partition, so an operation
+or a new configuration takes effect when it opens (`inbound.group.reset_participant`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from inbound.errors import ResetError
 
 log = logging.getLogger(__name__)
 
-#: A lock that is not renewed for so long is free: seconds. Its owner repeats its requests much more often, and another
-#: leader that goes on in its place needs some seconds only.
+#: A lock expires after so many seconds without renewal. Its owner repeats its requests much more often, and another leader
+#: that replaces it needs only some seconds.
 LOCK_SECONDS = 60.0
 
 
@@ -40,14 +40,14 @@ class GroupLifecycle(Protocol):
     """
 
     def stop(self) -> Call[None]:
-        """Begin to stop: batches in hand end and are committed. The Call completes when no consumer reads any more."""
+        """Begin to stop; completes when batches are committed and none reads."""
 
     def start(self) -> Call[None]:
-        """Begin to start. The Call completes when that has come about."""
+        """Begin to start; the Call completes when the consumers run."""
 
 
 class Life(Enum):
-    """Where a group is."""
+    """The state of a group's consumers."""
 
     RUNNING = "running"
     STOPPING = "stopping"
@@ -57,17 +57,17 @@ class Life(Enum):
 
 @dataclass(frozen=True)
 class GroupStatus:
-    """What is known of a group."""
+    """The state of a group, its lock, and the waiting requests."""
 
     group: str
     life: Life
     token: str | None = None  # of the lock; None: it is not locked
-    owner: str = ""  # who holds it, for people
+    owner: str = ""  # who has locked it, for people
     expires_in: float | None = None  # seconds
     waiting: tuple[str, ...] = ()  # requests that wait for its end, in their order
 
     def told(self) -> str:
-        """Return it in one line for people."""
+        """Return the status in one line for people."""
         if self.token is None:
             return f"group {self.group}: {self.life.value}"
         by = f" by {self.owner}" if self.owner else ""
@@ -93,17 +93,17 @@ class _Group:
     life: Life = Life.RUNNING
     lock: _Lock | None = None
     waiting: dict[str, Callable[[], object]] = field(default_factory=dict)
-    catching_up: bool = False  # what has waited is being carried out; what is asked for now goes behind it
+    catching_up: bool = False  # waiting requests are carried out; new ones queue behind them
 
 
 class ConsumerManager:
-    """Lifecycles and locks of groups.
+    """Lifecycles and locks of groups; only a lock's token starts its group.
 
     Any thread; the thread that ends a lock carries out the requests that waited.
     """
 
     def __init__(self, now: Callable[[], float], *, lock_seconds: float = LOCK_SECONDS) -> None:
-        """`now` returns seconds on a clock that does not jump; locks expire by it."""
+        """`now` returns seconds of a monotonic clock; locks expire by it."""
         self._now = now
         self._lock_seconds = lock_seconds
         self._mutex = threading.Lock()
@@ -112,19 +112,19 @@ class ConsumerManager:
     # -- groups --------------------------------------------------------------------------------------------------------
 
     def add(self, group: str, lifecycle: GroupLifecycle) -> None:
-        """Take on a group that runs, or the new lifecycle of one that is known; a lock of it stays."""
+        """Add a running group, or replace a known group's lifecycle; locks stay."""
         with self._mutex:
             running: Call[None] = Call(f"start of group {group}")
             running.succeed(None)
             self._groups.setdefault(group, _Group(lifecycle, running)).lifecycle = lifecycle
 
     def remove(self, group: str) -> None:
-        """Forget a group, with its lock and what waits for it."""
+        """Forget a group, with its lock and its waiting requests."""
         with self._mutex:
             self._groups.pop(group, None)
 
     def status(self, group: str) -> GroupStatus:
-        """Return what is known of a group.
+        """Return the status of a group.
 
         Raises:
             ResetError: it is not known.
@@ -134,7 +134,7 @@ class ConsumerManager:
             return self._status(group, self._known(group))
 
     def statuses(self) -> list[GroupStatus]:
-        """Return what is known of all groups, by name."""
+        """Return the status of all groups, by name."""
         self.expire()
         with self._mutex:
             return [self._status(name, found) for name, found in sorted(self._groups.items())]
@@ -142,7 +142,7 @@ class ConsumerManager:
     # -- the lock ------------------------------------------------------------------------------------------------------
 
     def lock(self, group: str, token: str, *, owner: str = "", seconds: float | None = None) -> None:
-        """Lock a group for `seconds` from now, or renew the lock that `token` has: from now on nothing else starts it.
+        """Lock a group for `seconds`, or renew the lock of `token`.
 
         Raises:
             GroupLockedError: another token has locked it, and that has not expired.
@@ -153,9 +153,10 @@ class ConsumerManager:
             self._take(group, token, owner, seconds)
 
     def unlock(self, group: str, token: str) -> tuple[str, ...]:
-        """End the lock of `token`, and carry out the requests that waited. Returns their names.
+        """End the lock of `token`; return the waiting requests carried out.
 
-        Of a group that is not locked, or by another token, nothing: to unlock twice is safe. It does not start the group.
+        Without a lock, or if another token has it, nothing happens: unlocking twice is safe. It does not start the
+        group.
 
         Raises:
             ResetError: the group is not known.
@@ -168,7 +169,7 @@ class ConsumerManager:
         return self._catch_up(group, found)
 
     def expire(self) -> list[str]:
-        """End the locks whose owners have not been heard of in time; their groups go on as before. Returns those groups.
+        """End the locks that were not renewed; start and return their groups.
 
         Every other method calls it. An embedding program calls it now and then, so that locks end in time.
         """
@@ -187,10 +188,12 @@ class ConsumerManager:
             self._catch_up(name, group)
         return [name for name, _, _ in over]
 
-    # -- what a reset asks for -------------------------------------------------------------------------------------------
+    # -- requests of a reset ---------------------------------------------------------------------------------------------
 
     def stop(self, group: str, token: str, *, owner: str = "", seconds: float | None = None) -> Call[None]:
-        """Lock a group, or renew its lock, and have it stopped. Asked again it answers what the first one does.
+        """Lock a group, or renew its lock, and have it stopped.
+
+        A repeated call returns the first one's Call.
 
         Raises:
             GroupLockedError: another token has locked it.
@@ -202,12 +205,12 @@ class ConsumerManager:
         return self._move(found, Life.STOPPING)
 
     def start(self, group: str, token: str) -> Call[None]:
-        """Have a group started, then unlock it and carry out the requests that waited.
+        """Start a group, then unlock it and carry out waiting requests.
 
-        Without a lock (it has expired, or this was done before) it is started if it does not run.
+        Without a lock (it has expired, or this was done before) the group is started if it does not run.
 
         Raises:
-            GroupLockedError: another token has locked it: what that has stopped is not for this one to start.
+            GroupLockedError: another token has locked it, and must start it.
             ResetError: the group is not known.
         """
         self.expire()
@@ -218,13 +221,14 @@ class ConsumerManager:
         started.when_done(lambda: self._started(group, token))
         return started
 
-    # -- what others ask for -----------------------------------------------------------------------------------------------
+    # -- requests of others ------------------------------------------------------------------------------------------------
 
     def request(self, group: str, what: str, action: Callable[[], object]) -> bool:
-        """Carry `action` out, or let it wait while the group is locked: a resume, a reload, an edit, a rebalance.
+        """Carry out `action`, or let it wait while the group is locked.
 
-        `what` names it for people. Of several of one name that wait only the last one is carried out. Returns False if it
-        waits. What an action raises that has waited is logged; of one that is carried out at once it comes through.
+        An action is a resume, a reload, an edit, a rebalance; `what` names it for people. Of several with one name only
+        the last one waits. Returns False if it waits. An error of a waiting action is logged; one of an immediate
+        action is raised.
 
         Raises:
             ResetError: the group is not known.
@@ -233,7 +237,7 @@ class ConsumerManager:
         with self._mutex:
             found = self._known(group)
             if found.lock is not None or found.catching_up:
-                found.waiting.pop(what, None)  # the last one goes to the end
+                found.waiting.pop(what, None)  # the new one goes to the end
                 found.waiting[what] = action
                 return False
         action()
@@ -275,7 +279,7 @@ class ConsumerManager:
         return found
 
     def _move(self, found: _Group, to: Life) -> Call[None]:
-        """Have a group stopped or started; once, as long as nothing else was asked for and nothing has failed."""
+        """Stop or start a group, unless that is in progress or done."""
         there = Life.STOPPED if to is Life.STOPPING else Life.RUNNING
         with self._mutex:
             if found.life in (there, to) and not found.moving.failed:
@@ -303,14 +307,14 @@ class ConsumerManager:
         moving.succeed(None)
 
     def _started(self, group: str, token: str) -> None:
-        """Unlock a group that runs. After a failure the lock stays until `start` is called again, or it expires."""
+        """Unlock a running group; after a failure its lock stays."""
         with self._mutex:
             found = self._groups.get(group)
         if found is not None and found.life is Life.RUNNING:  # else stopped again since: that is another lock
             self.unlock(group, token)
 
     def _catch_up(self, group: str, found: _Group) -> tuple[str, ...]:
-        """Carry out the waiting requests in their order; new requests go to the end."""
+        """Carry out the waiting requests in order; new ones go last."""
         done: list[str] = []
         with self._mutex:
             if found.catching_up:

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from inbound.controller.reset_offset.command import PATHS, ResetCommand, decode, prune, read_all
+from inbound.controller.reset_offset.command import PATHS, ResetCommand, decode
+from inbound.controller.reset_offset.command_store import prune, read_all
 from inbound.controller.reset_offset.data_plane import DataPlane, Signal, Watches, ZkDataPlane
 from inbound.controller.reset_offset.model import RefMapper, State, TopicLogs
 from inbound.controller.reset_offset.moves import open_abandoned
@@ -20,16 +21,16 @@ from inbound.errors import InboundError, TransientError
 
 log = logging.getLogger(__name__)
 
-#: How often to look without being told, in seconds: for resets, and what becomes of one that another carries out.
+#: Seconds between looks without a watch: at all resets, and at one that another process carries out.
 LOOK_EVERY, FOLLOW_EVERY = 60.0, 5.0
-#: How soon after ZooKeeper did not answer, and after what waiting a moment does not mend. Seconds.
+#: Seconds until a retry: if ZooKeeper did not answer, and after other errors.
 RETRY, AFTER_ERROR = 0.25, 5.0
-#: A leader under which nothing has changed for so long is not waited for: it may be stuck. Two leaders do no harm.
+#: A leader without progress for so many seconds may be stuck: it is not waited for. Two leaders do no harm.
 OVERTAKE = 15.0
 
 
 class _Lead:
-    """What one process keeps about one reset."""
+    """One process's state of one reset."""
 
     def __init__(self, controller: ResetController, name: str) -> None:
         self.name = name
@@ -44,7 +45,7 @@ class _Lead:
         self.told = ""
 
     def heard(self, command: ResetCommand | None) -> None:
-        """Take what the command is now; None: it is gone."""
+        """Take the command as it is now; None: it is gone."""
         self.command = command
         if command is not None and command.info is not None:
             self.group = command.info.group
@@ -53,10 +54,9 @@ class _Lead:
 class ResetController:
     """One process's part in resets.
 
-    Runs as coroutines on `tasks`: `run` for good, or `lead` for one reset.
-
-    Resets of different groups go side by side. The process that makes a reset's `leader` node carries it out; when its session
-    ends, another process goes on. That only saves work: steps are safe with any number of leaders.
+    Runs as coroutines on `tasks`: `run` for good, or `lead` for one reset. Resets of different groups go side by side.
+    The process that makes a reset's `leader` node carries it out; when its session ends, another process goes on. That
+    only saves work: steps are safe with any number of leaders.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class ResetController:
     ) -> None:
         """Do nothing yet.
 
-        `mapper` None: it is left to others to find topic and group. `plane` None: consumers of inbound. `name` stands in
-        the leader node, for people. `groups` are those whose gates are opened if their reset is gone, beside those whose
-        reset went away while we looked on. What moves more
-        than fits into a transaction of `largest` bytes takes several.
+        `mapper` None: other processes find topic and group. `plane` None: consumers of inbound. `name` is written to
+        the leader node, for people. The gates of `groups` are opened if their reset is gone, and those of groups whose
+        reset went away while this process followed it. What moves more than fits into a transaction of `largest` bytes
+        takes several.
         """
         self.zk = zk
         self._largest = largest
-        #: For metrics: how many resets this process has led to their end, and how many seconds the last one of each took.
+        #: For metrics: resets that this process has led to their end, and the seconds that the last one of each took.
         self.ended: Counter[State] = Counter()
         self.last_seconds: dict[State, float] = {}
         self._tasks = tasks
@@ -93,12 +93,11 @@ class ResetController:
         self._watches = Watches(zk, self._signal.set)
         self._leads: dict[str, tuple[_Lead, Call[ResetCommand | None]]] = {}
         self._finished: dict[str, ResetCommand] = {}  # need not be read again
-        self._orphans: set[str] = set()  # groups whose reset went away before its end: maybe no member of them runs
+        self._orphans: set[str] = set()  # groups whose reset went away before its end, maybe without a member
         self._told: set[str] = set()
         self._closing = False
 
     def reconciler(self, name: str, watches: Watches) -> Reconciler:
-        """Return what carries out the reset of that name."""
         plane = self._plane
         return Reconciler(
             self.zk, name, logs=self._logs, mapper=self._mapper, watches=watches, largest=self._largest,
@@ -106,30 +105,30 @@ class ResetController:
         )  # fmt: skip
 
     def look(self) -> None:
-        """Look at once: at all resets, and whether replicas of the data plane have answered. Any thread."""
+        """Look at all resets at once, also for replicas' answers. Any thread."""
         self._signal.set()
         for lead, _ in list(self._leads.values()):
             lead.signal.set()
 
     def close(self) -> None:
-        """Begin nothing more: what is under way stays for others. Any thread."""
+        """Begin nothing more; other processes go on. Any thread."""
         self._closing = True
         self.look()
 
     @property
     def unfinished(self) -> int:
-        """How many known resets have not ended, whichever process carries them out. Any thread."""
+        """The number of known resets that have not ended. Any thread."""
         return sum(not call.done for _, call in list(self._leads.values()))
 
     @property
     def known(self) -> list[ResetCommand]:
-        """The resets as this process last read them: those under way, and those that have ended. Any thread."""
+        """The resets as last read, unfinished and ended. Any thread."""
         under_way = [lead.command for lead, _ in list(self._leads.values()) if lead.command is not None]
         told = {command.name: command for command in (*list(self._finished.values()), *under_way)}
         return list(told.values())
 
     async def run(self) -> None:
-        """Carry out resets as they come, until `close`. Returns only then."""
+        """Carry out resets as they come, until `close`."""
         while not self._closing:
             wait = LOOK_EVERY
             try:
@@ -147,7 +146,10 @@ class ResetController:
             await self._signal.wait(wait)
 
     async def lead(self, name: str) -> ResetCommand | None:
-        """Carry one reset out to its end, or watch others do so; return it as it ended. None: it is gone, or `close`."""
+        """Carry out or follow one reset; return it as it ended.
+
+        None: the reset is gone, or `close` was called.
+        """
         return await self._carry(_Lead(self, name))
 
     # -- all resets --------------------------------------------------------------------------------------------------
@@ -232,7 +234,7 @@ class ResetController:
         return None
 
     async def _step(self, lead: _Lead) -> float | None:
-        """Do a step of a reset if we lead it, else see how it goes. Returns when to come back; None: it has ended."""
+        """Do or follow a step; return the wait, None at the end."""
         if not (lead.overtakes or await self._leads_it(lead)):
             path = PATHS.reset(lead.name)
             node = await lead.watches.get(path)
@@ -270,7 +272,7 @@ class ResetController:
         return True
 
     async def _resign(self, lead: _Lead) -> None:
-        """Take our leader node away, so that it need not wait for our session. A courtesy too."""
+        """Delete our leader node, so that none waits for our session."""
         if lead.leads_in is None:
             return
         try:
@@ -291,19 +293,19 @@ class ControllerFactory:
     Its maker owns `logs` and `plane`, and closes them after the controllers.
     """
 
-    #: Finds topic and group of what a reset names. None: only resets that come with both are carried out.
+    #: Finds topic and group of a reset's reference. None: only resets that name both are carried out.
     mapper: RefMapper | None = None
-    #: What the brokers are asked with.
+    #: Asks the brokers.
     logs: TopicLogs
-    #: Who stops and starts the consumers. None: consumers of inbound, by the gate and their owner nodes.
+    #: Stops and starts the consumers. None: consumers of inbound, by the gate and their owner nodes.
     plane: DataPlane | None = None
-    #: Stands in the nodes of resets that it carries out, for people.
+    #: Written to the nodes of its resets, for people.
     name: str = ""
-    #: Whose gates are opened if their reset is gone.
+    #: Groups whose gates are opened if their reset is gone.
     groups: Callable[[], Iterable[str]] = tuple
 
     def __call__(self, zk: ZooKeeper, tasks: Tasks) -> ResetController:
-        """Return a controller on this connection; it does nothing before `run` or `lead` is spawned on `tasks`."""
+        """Return a controller, idle before `run` or `lead` is spawned."""
         return ResetController(
             zk, tasks, self.logs, mapper=self.mapper, plane=self.plane, name=self.name, groups=self.groups
         )

@@ -19,7 +19,7 @@ from inbound.errors import ZkAmbiguousError
 
 
 class Signal:
-    """An event that any thread may set, and one task awaits."""
+    """An event that any thread sets, and one task awaits."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -28,7 +28,7 @@ class Signal:
         self._waiting: Call[None] | None = None
 
     def set(self) -> None:
-        """Let the waiting task, or the next one to wait, go on. Any thread."""
+        """Wake the waiting task, or the next one. Any thread."""
         with self._lock:
             self._is_set = True
             waiting = self._waiting
@@ -36,7 +36,7 @@ class Signal:
             waiting.succeed(None)
 
     async def wait(self, seconds: float) -> None:
-        """Wait until it is set, for `seconds` at most. One task at a time."""
+        """Wait until it is set, for `seconds` at most. One task."""
         waiting: Call[None] = Call("a change", self._clock.now() + seconds)
         with self._lock:
             is_set, self._waiting = self._is_set, waiting
@@ -56,7 +56,7 @@ class Watches:
     """
 
     def __init__(self, zk: ZooKeeper, changed: Callable[[], None]) -> None:
-        """`changed` is called, on any thread, when something that was read through here is not as it was any more."""
+        """`changed` is called, on any thread, after a read node changed."""
         self._zk = zk
         self._nodes: defaultdict[str, Watch] = defaultdict(lambda: Watch(changed))
         self._lists: defaultdict[str, Watch] = defaultdict(lambda: Watch(changed))
@@ -66,19 +66,21 @@ class Watches:
         return self._nodes[path].get(self._zk, path)
 
     async def children(self, path: str) -> list[str] | None:
-        """List a node's children; see `ZooKeeper.children`. On an absent node the watch waits for its making."""
+        """List a node's children; see `ZooKeeper.children`.
+
+        On an absent node the watch waits until it is made.
+        """
         names = await self._lists[path].children(self._zk, path)
         if names is None and await self.get(path) is not None:
             return await self.children(path)
         return names
 
 
-#: How long partitions may stay as they are, with some that had an owner before and have none, until they are left at that:
-#: seconds. Longer than a session, a joiner's wait and a few rebalances; a coordinator that does not take them (a static
-#: member that is gone) will not take them later either.
+#: Seconds after which formerly owned partitions without an owner are left alone. Longer than a session, a joiner's wait and a
+#: few rebalances: a coordinator that has not taken them (a static member is gone) will not take them later.
 START_PATIENCE = 30.0
-#: The owners of so many partitions are named, if these have stayed the same for so many seconds: while
-#: members let go there are looks at every owner node that goes.
+#: Owners of at most so many partitions are named, after so many seconds without a change: during releases, each deleted owner
+#: node causes a look.
 NAMED_OWNERS, NAME_AFTER = 64, 0.5
 
 _Since = dict[str, tuple[frozenset[int], float]]  # by token: which partitions, and since when it is these
@@ -96,27 +98,30 @@ class Replica:
 class DataPlane(Protocol):
     """Stops and starts a group's consumers, wherever they run.
 
-    Both are called again and again until every replica is done, by several leaders at once if need be, and by another one
-    after a leader has died: they are idempotent. `token` is the same for one reset, and belongs to no other.
+    Both methods are idempotent: they are called again until every replica is done, maybe by several leaders at once, or
+    by another leader after one has died. `token` is the same for one reset, and belongs to no other.
 
-    They are coroutines on `inbound.coordinators.tasks`, on the controller's thread: they await `Call`s, which any thread may
-    complete, and never block. A TransientError that they raise is tried again.
+    They are coroutines on `inbound.coordinators.tasks`, on the controller's thread: they await `Call`s, which any
+    thread may complete, and never block. A TransientError that they raise is tried again.
     """
 
     async def stop(self, group: RefInfo, token: str) -> Sequence[Replica]:
-        """Have all replicas stop that group's consumers: batches in hand end and are committed, nothing new begins.
+        """Have all replicas end and commit their batches, and begin none.
 
         Returns one answer per replica that is known now; no replica at all is fine.
         """
 
     async def start(self, group: RefInfo, token: str) -> Sequence[Replica]:
-        """Have all replicas start what `token` has stopped; as `stop`. Also called after `stop` was never completed."""
+        """Have all replicas start what `token` has stopped.
+
+        Answers as `stop`. Also called if `stop` never completed.
+        """
 
 
 class ZkDataPlane:
     """Consumers of inbound: the gate stops and starts them, owner nodes answer.
 
-    The gate itself belongs to the reset, and is not touched here.
+    The reset changes the gate, this class does not.
     """
 
     def __init__(self, zk: ZooKeeper, watches: Watches) -> None:
@@ -127,7 +132,7 @@ class ZkDataPlane:
         self._missing: _Since = {}
 
     async def stop(self, group: RefInfo, token: str) -> Sequence[Replica]:
-        """A replica has stopped when it owns no partition of the topic any more. See `DataPlane.stop`."""
+        """A replica has stopped when it owns no partition of the topic."""
         paths = GroupPaths(group.group)
         owned = await self._owned(paths, group.topic)
         since = _since(self._left, token, owned, self._zk.clock.now())
@@ -143,9 +148,10 @@ class ZkDataPlane:
         return [Replica(name, name not in holding, still.get(name, "")) for name in sorted(names)]
 
     async def start(self, group: RefInfo, token: str) -> Sequence[Replica]:
-        """All have started when every partition that had an owner before has one again. See `DataPlane.start`.
+        """All have started when each formerly owned partition has an owner.
 
-        A partition that no member takes for `START_PATIENCE` is left alone: its member is gone, and no other is meant to have it.
+        A partition that no member takes for `START_PATIENCE` is left alone: its member is gone, and no other member
+        should have it.
         """
         paths = GroupPaths(group.group)
         before = await self._owned_before(token)
@@ -172,7 +178,7 @@ class ZkDataPlane:
 
 
 def _since(known: _Since, token: str, partitions: frozenset[int], now: float) -> float:
-    """Take note that it is these partitions, and return since when."""
+    """Remember the partitions, and return since when they are the same."""
     before, since = known.get(token, (frozenset(), now))
     known[token] = partitions, since if before == partitions else now
     return known[token][1]

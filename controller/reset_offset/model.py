@@ -24,14 +24,14 @@ class To(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class ResetSpec:
-    """What is asked for. Exactly the fields that `to` needs are set."""
+    """The request: `to`, and exactly the fields that it needs."""
 
     to: To
     time: float | None = None  # seconds since 1970, UTC; a duration is turned into a time when the reset is asked for
     shift: int | None = None
     offset: int | None = None
     offsets: Mapping[int, int] | None = None  # partition: offset
-    #: Those to move; None: all that the topic has when the group has stopped.
+    #: Partitions to move; None: all that the topic has when the group has stopped.
     partitions: tuple[int, ...] | None = None
 
 
@@ -51,11 +51,11 @@ class Ref:
 
 @dataclass(frozen=True, kw_only=True)
 class RefInfo:
-    """What a RefMapper found."""
+    """The topic and group of a reference."""
 
     topic: str
     group: str
-    #: Which connections to the data plane are used; data planes that need none leave it.
+    #: The connections to the data plane; unused by data planes that need none.
     connection_pool_key: str = ""
     data_plane_namespace: str = ""
     data_plane_labels: Mapping[str, str] = field(default_factory=dict)
@@ -64,11 +64,11 @@ class RefInfo:
 class RefMapper(Protocol):
     """Finds topic and group of a reference.
 
-    Called on the controller's thread: it must not wait for anything.
+    Called on the controller's thread: it must not block.
     """
 
     def map(self, ref: Ref) -> RefInfo:
-        """Return what `ref` stands for.
+        """Return topic and group of `ref`.
 
         Raises:
             UnknownRefError: there is no such thing, or it has no topic and group; the message says what there is.
@@ -98,7 +98,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Moved:
-    """One partition's part of a reset. `old` None: nothing was committed before."""
+    """One partition's move; `old` None: nothing was committed before."""
 
     partition: int
     old: int | None
@@ -133,30 +133,30 @@ class TopicLogs(Protocol):
 
 # -- states and conditions ---------------------------------------------------------------------------------------------
 
-#: A condition's message is cut after so many characters: it stands in the node, which each step rewrites.
+#: A condition's message is cut after so many characters: each step rewrites the node with it.
 LONGEST_MESSAGE = 2000
 
 TYPES: tuple[ConditionType, ...] = get_args(ConditionType)
 
 
 class State(Enum):
-    """How far a reset has come.
+    """The state of a reset, stored in the command's node.
 
-    It stands in the command's node; each leader continues from there.
+    Each leader continues from there.
     """
 
-    ACCEPTED = "accepted"  # submitted; topic and group are to be found
+    ACCEPTED = "accepted"  # submitted; topic and group are not known yet
     MAPPED = "mapped"  # topic and group are known; waits until it is first of its group
-    ACQUIRED = "acquired"  # who is to be stopped is known; nothing is stopped yet
+    ACQUIRED = "acquired"  # the members to stop are known; nothing is stopped yet
     STOPPING = "stopping"  # the gate is closed; members drain, commit and release
     STOPPED = "stopped"  # no partition has an owner; old offsets and targets are stored, nothing is moved
     MOVING = "moving"  # some chunks are moved, others not yet; only where one transaction cannot hold all
     UPDATED = "updated"  # all offsets are moved; the gate is still closed
     STARTING = "starting"  # the gate is open; members take their partitions again
     SUCCEEDED = "succeeded"
-    CANCELLING = "cancelling"  # nothing was moved and nothing will be; what was stopped is started again
+    CANCELLING = "cancelling"  # nothing is moved; the stopped consumers are started again
     CANCELLED = "cancelled"
-    REFUSING = "refusing"  # it cannot be done; what was stopped is started again
+    REFUSING = "refusing"  # it cannot be done; the stopped consumers are started again
     REFUSED = "refused"
 
 
@@ -203,16 +203,16 @@ TRANSITIONS = Transitions(
     },
 )
 
-#: Those that nothing follows.
+#: Final states.
 FINISHED = frozenset({S.SUCCEEDED, S.CANCELLED, S.REFUSED})
-#: Those in which the group stands behind a gate that this reset has closed.
+#: States in which this reset keeps the gate closed.
 CLOSED = frozenset({S.STOPPING, S.STOPPED, S.MOVING, S.UPDATED, S.CANCELLING, S.REFUSING})
 #: States in which the group's other resets wait, even those submitted before.
 HOLDING = CLOSED | {S.ACQUIRED, S.STARTING}
-#: Those from which offsets have been moved, or may be at any moment: it is too late to cancel.
+#: States in which offsets have been moved, or may be at any moment: it is too late to cancel.
 MOVED = frozenset({S.MOVING, S.UPDATED, S.STARTING, S.SUCCEEDED})
 
-#: How many of the conditions, in their order, are true in a state. Those that are not listed leave them as they were.
+#: The number of conditions, in their order, that are true in a state. Other states change none.
 _TRUE: Mapping[State, int] = {
     S.ACCEPTED: 0,
     S.MAPPED: 1,
@@ -228,9 +228,9 @@ _TRUE: Mapping[State, int] = {
 
 @dataclass(frozen=True)
 class ConditionNote:
-    """Why a condition is as it is, in a word and a sentence.
+    """The reason for a condition's status: a word and a sentence.
 
-    `status` is given only where a condition is known to be false, or is not known any more.
+    `status` is given only if a condition is known to be false, or is not known any more.
     """
 
     reason: str
@@ -242,10 +242,10 @@ ConditionNotes = Mapping[ConditionType, ConditionNote]
 
 
 def conditions(before: tuple[Condition, ...], state: State, at: str, notes: ConditionNotes) -> tuple[Condition, ...]:
-    """Return the six conditions of a reset that is in `state` now.
+    """Return the six conditions of a reset in `state`.
 
-    `at` is now, in RFC 3339; it becomes the time of those whose status changes. `notes` say why, of those about which
-    there is something to say; the others keep what they said as long as their status stays.
+    `at` is now, in RFC 3339; it becomes the time of conditions whose status changes. `notes` give reasons; a condition
+    without a note keeps its message as long as its status stays.
     """
     known = {condition.type: condition for condition in before}
     true = _TRUE.get(state)

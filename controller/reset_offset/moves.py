@@ -39,11 +39,11 @@ from inbound.errors import ConfigError, ResetError
 
 T = TypeVar("T")
 
-#: What an operation takes besides its path and its data: its header, two lengths, a version. Rounded up.
+#: Bytes of an operation besides its path and its data: header, two lengths, a version. Rounded up.
 OVERHEAD = 32
-#: By how much a command's node may grow between storing the targets and moving: what its conditions say.
+#: Bytes by which a command's conditions may grow between storing the targets and moving.
 GROWTH = 8192
-#: Who is named as the last claimant in an epoch that a reset has written.
+#: The claimant in an epoch that a reset has written.
 CLAIMANT = "reset"
 
 
@@ -56,14 +56,14 @@ class Epoch:
 
 
 def size(ops: Iterable[Op]) -> int:
-    """Return how many bytes `ops` take in a transaction, or a few more."""
+    """Return how many bytes `ops` take in a transaction, rounded up."""
     return sum(
         OVERHEAD + len(op.path.encode()) + (len(op.data) if isinstance(op, Create | SetData) else 0) for op in ops
     )
 
 
 def read_epoch(path: str, node: Node) -> Epoch:
-    """Return what an epoch node says. One that cannot be read is overwritten, as a claim would do."""
+    """Return an epoch node; an unreadable one is overwritten, as by claims."""
     try:
         info = decode_epoch(path, node.data)
     except BadNodeError:
@@ -72,11 +72,11 @@ def read_epoch(path: str, node: Node) -> Epoch:
 
 
 def fence_ops(paths: GroupPaths, topic: str, epochs: Mapping[int, Epoch], owned: Iterable[int]) -> list[list[Op]]:
-    """Return, for each partition, what fences its owner: no commit of that owner can land after it.
+    """Return each partition's operations that fence its owner: no commit lands after.
 
-    The nonce is a new one: by the old one the last owner would know the epoch as its own, and move it on with a write that
-    went unanswered (see docs/decisions/0014-late-requests.md). What else stands in the node stays. An owner node that is
-    left is deleted; the closed gate keeps its session from making it again.
+    The nonce is a new one: by the old one the last owner would know the epoch as its own, and move it on with a write
+    that went unanswered (see docs/decisions/0014-late-requests.md). The node's other members stay. A remaining owner
+    node is deleted; the closed gate keeps its session from making it again.
     """
     left = frozenset(owned)
     result: list[list[Op]] = []
@@ -92,10 +92,10 @@ def fence_ops(paths: GroupPaths, topic: str, epochs: Mapping[int, Epoch], owned:
 def move_ops(
     command: ResetCommand, paths: GroupPaths, topic: str, epochs: Mapping[int, Epoch], targets: Iterable[Moved]
 ) -> list[Op]:
-    """Return what moves `targets`: each partition's offset, and its epoch with a note of it for who claims next.
+    """Return the operations that move `targets`: offsets, and epochs with a note.
 
-    The offset is about the topic that the brokers named when the targets were resolved. Should that have been deleted and
-    recreated since, the claimant sees another id, and begins at its start.
+    The note is for the next claimant. The offset is about the topic that the brokers named when the targets were
+    resolved. If that topic was recreated since, the claimant sees another id, and begins at its start.
     """
     ops: list[Op] = []
     for moved in targets:
@@ -116,7 +116,7 @@ def chunks(
     targets: Sequence[Moved],
     largest: int = MAX_TRANSACTION_BYTES,
 ) -> list[tuple[Moved, ...]]:
-    """Deal `targets` out to as few transactions of `largest` bytes as hold them. At least one."""
+    """Split `targets` into the fewest transactions of `largest` bytes, at least one."""
     around: list[Op] = [
         SetData(command.path, encode(command)),
         Check(paths.gate(topic), 0),
@@ -130,7 +130,7 @@ def chunks(
 def target_ops(
     command: ResetCommand, parts: Sequence[Sequence[Moved]], largest: int = MAX_TRANSACTION_BYTES
 ) -> list[list[Op]]:
-    """Return what stores the targets, dealt out to transactions that each leave room for the command's node."""
+    """Return transactions that store the targets, with room for the command's node."""
     creates: list[Op] = [
         Create(PATHS.targets(command.name, command.targets, k), encode_targets(part)) for k, part in enumerate(parts)
     ]
@@ -139,14 +139,14 @@ def target_ops(
 
 
 def grouped(ops: Sequence[Sequence[Op]], first: Op, largest: int = MAX_TRANSACTION_BYTES) -> list[list[Op]]:
-    """Deal operations that belong together out to transactions that each begin with `first`."""
+    """Pack operations that belong together into transactions that begin with `first`."""
     room = largest - size([first])
     packs = packed([(some, size(some)) for some in ops], room, most=(MAX_TRANSACTION_OPS - 1) // 2)
     return [[first, *(op for some in pack for op in some)] for pack in packs]
 
 
 def packed(items: Iterable[tuple[T, int]], room: int, most: int | None = None) -> Iterator[list[T]]:
-    """Yield items, each given with its size, in packs that are no larger than `room`, and of no more than `most`."""
+    """Yield the sized items in packs of at most `room` and `most`."""
     pack: list[T] = []
     used = 0
     for item, cost in items:
@@ -165,14 +165,14 @@ def _of_reset(before: EpochInfo, note: ResetNote | None) -> EpochInfo:
     return replace(before, consumer=CLAIMANT, session=0, nonce=nonce, reset=note, claimed=before.was_claimed)
 
 
-#: So many nodes are asked for at a time: all of them have to be answered within one request's time.
+#: Nodes requested at a time: all of them must be answered within one request's deadline.
 TOGETHER = 500
 
 
 class ResetNodes:
     """The nodes of one (group, topic).
 
-    Controller's thread; methods raise TransientError where ZooKeeper does not answer.
+    Controller's thread; methods raise TransientError if ZooKeeper does not answer.
     """
 
     def __init__(self, zk: ZooKeeper, info: RefInfo) -> None:
@@ -184,7 +184,7 @@ class ResetNodes:
         self._ownership = Ownership(zk, info.group, "reset")
 
     async def check_known(self) -> None:
-        """Refuse a group that never was, or never had this topic: a slip of the pen would else make a new one.
+        """Refuse an unknown group or topic: a misspelt name would make one.
 
         Raises:
             ResetError: it is not known; the message says what there is.
@@ -204,16 +204,14 @@ class ResetNodes:
         )
 
     async def ensure(self, log: TopicLog) -> None:
-        """Make the nodes of partitions without a claim so far. Each is asked for once."""
+        """Make the nodes of partitions without a claim, each once."""
         await self._ownership.ensure(self.topic, max(log.ranges, default=-1) + 1)
 
     async def mend(self, log: TopicLog) -> None:
-        """Make deleted nodes again."""
         self._ownership = Ownership(self.zk, self.info.group, "reset")
         await self.ensure(log)
 
     async def gate(self) -> Node | None:
-        """Read the gate."""
         return await self.zk.get(self.paths.gate(self.topic))
 
     async def owned(self) -> frozenset[int]:
@@ -222,7 +220,7 @@ class ResetNodes:
         return frozenset(int(name) for name in names or () if name.isdigit())
 
     async def epochs(self, partitions: Collection[int]) -> dict[int, Epoch]:
-        """Read epoch nodes; those that are missing are missing in the answer."""
+        """Read epoch nodes; the result lacks missing ones."""
         nodes = await self._read(partitions, self.paths.epoch)
         return {p: read_epoch(self.paths.epoch(self.topic, p), node) for p, node in nodes.items() if node is not None}
 
@@ -230,13 +228,16 @@ class ResetNodes:
         """Read the group's offsets; None where there is none.
 
         Raises:
-            BadNodeError: a node holds no offset.
+            ResetError: a node holds no offset.
         """
         nodes = await self._read(partitions, self.paths.offset)
-        return {
-            p: None if node is None else decode_offset(self.paths.offset(self.topic, p), node.data)
-            for p, node in nodes.items()
-        }
+        try:
+            return {
+                p: None if node is None else decode_offset(self.paths.offset(self.topic, p), node.data)
+                for p, node in nodes.items()
+            }
+        except BadNodeError as error:
+            raise ResetError(f"{error}; or delete the node: the group has then no offset in that partition") from None
 
     async def _read(self, partitions: Collection[int], path: Callable[[str, int], str]) -> dict[int, Node | None]:
         wanted = sorted(partitions)
@@ -245,15 +246,15 @@ class ResetNodes:
 
 
 def about(committed: dict[int, int | None], epochs: dict[int, Epoch], topic_id: str | None) -> dict[int, int | None]:
-    """Return the offsets that are about the topic with that id; those about a former one of its name count as none."""
+    """Return the offsets, but None for those of a former topic."""
     former = {p for p, epoch in epochs.items() if not epoch.info.is_about(topic_id)}
     return {p: None if p in former else offset for p, offset in committed.items()}
 
 
 def ahead_of(command: ResetCommand, commands: Iterable[ResetCommand]) -> ResetCommand | None:
-    """Return the reset of the same group that goes first, if it is another one.
+    """Return another reset of the same group that goes first.
 
-    One that has begun goes on; else the one that was submitted first.
+    One that has begun goes on; else the one that was submitted first goes first.
     """
     if command.info is None:
         return None
@@ -263,11 +264,11 @@ def ahead_of(command: ResetCommand, commands: Iterable[ResetCommand]) -> ResetCo
 
 
 async def open_abandoned(zk: ZooKeeper, path: str) -> str | None:
-    """Open a gate whose reset is gone: deleted by hand, or ended. Returns the path of that reset; None: nothing was done.
+    """Open a gate whose reset is gone; return that reset's path.
 
-    A command's path is never used again, and a gate is closed only together with a change of its command. So a gate whose
-    command is missing, or has ended, stays closed for no reason, and no reset will open it: any process may do it. The gate's
-    version keeps a late attempt from opening it for the next reset.
+    None: nothing was done. A command's path is never used again, and a gate is closed only together with a change of
+    its command. So a gate whose command is missing, or has ended, stays closed for no reason, and no reset will open
+    it: any process may do it. The gate's version keeps a late attempt from opening it for the next reset.
 
     Raises:
         TransientError: ZooKeeper does not answer.
@@ -277,20 +278,20 @@ async def open_abandoned(zk: ZooKeeper, path: str) -> str | None:
         return None
     closed_by = gate.data.decode(errors="replace")
     if not closed_by.startswith(f"{PATHS.RESETS}/") or "/" in closed_by[len(PATHS.RESETS) + 1 :]:
-        return None  # closed by something that we do not know
+        return None  # closed by an unknown tool
     node = await zk.get(closed_by)
     if node is not None:
         try:
             if decode(closed_by, node).state not in FINISHED:
                 return None
         except BadNodeError:
-            return None  # of a later version, it may be: a process that can read it opens the gate
+            return None  # maybe of a later version: a process that can read it opens the gate
     opened = await accepted(zk, [SetData(path, OPEN, gate.stat.version)])
     return closed_by if opened else None  # else another process was faster
 
 
 def checked(zk: ZooKeeper, info: RefInfo) -> ResetNodes:
-    """Return the nodes of what a mapper has found.
+    """Return the nodes of topic and group.
 
     Raises:
         ResetError: group or topic cannot be names of nodes.
@@ -302,11 +303,10 @@ def checked(zk: ZooKeeper, info: RefInfo) -> ResetNodes:
 
 
 async def preview(zk: ZooKeeper, logs: TopicLogs, info: RefInfo, spec: ResetSpec, now: float) -> list[Moved]:
-    """Return what a reset would move now, without moving it; `now` is in seconds since 1970.
+    """Return what a reset would move at `now` (seconds since 1970).
 
-    The group may still run, so its offsets may differ by the time that it has stopped.
-
-    A coroutine on `inbound.coordinators.tasks`.
+    Nothing is moved. The group may still run, so its offsets may differ by the time that it has stopped. A coroutine on
+    `inbound.coordinators.tasks`.
 
     Raises:
         ResetError: it cannot be done: no such group, topic, partition or offset; the message says what there is.
@@ -320,8 +320,4 @@ async def preview(zk: ZooKeeper, logs: TopicLogs, info: RefInfo, spec: ResetSpec
     check(spec, found, now)
     wanted = chosen(spec, found)
     epochs = await nodes.epochs(wanted)
-    try:
-        committed = await nodes.offsets(wanted)
-    except BadNodeError as error:
-        raise ResetError(f"{error}; or delete the node: the group has then no offset in that partition") from None
-    return resolve(spec, about(committed, epochs, found.topic_id), found)
+    return resolve(spec, about(await nodes.offsets(wanted), epochs, found.topic_id), found)

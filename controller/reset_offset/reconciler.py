@@ -1,8 +1,8 @@
-"""Carries one reset out, step by step, from the state in its node.
+"""Carries out one reset, step by step, from its node's state.
 
-Each step is one transaction that is conditional on the version of the command's node. So any number of leaders may run at
-the same time, and each may die at any moment: what was done is done once, and what was not is done by the next one. What
-became of a transaction whose answer was lost is not asked for: the next step reads the node again, and continues from there.
+Each step is one transaction that is conditional on the version of the command's node. So any number of leaders may run
+at the same time, and each may die at any moment: what was done is done once, and the next leader does the rest. If a
+transaction's answer is lost, the next step reads the node again, and continues from there.
 
     accepted    topic and group are found                            by the RefMapper
     mapped      it is first of its group; everything can be done     queue, brokers
@@ -21,15 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from inbound.controller.reset_offset.command import (
-    PATHS,
-    ResetCommand,
-    decode,
-    encode,
-    listing,
-    read_chunk,
-    read_targets,
-)
+from inbound.controller.reset_offset.command import PATHS, ResetCommand, decode, encode
+from inbound.controller.reset_offset.command_store import listing, read_chunk, read_targets
 from inbound.controller.reset_offset.data_plane import DataPlane, Replica, Watches
 from inbound.controller.reset_offset.model import (
     TRANSITIONS,
@@ -56,7 +49,7 @@ from inbound.controller.reset_offset.moves import (
     target_ops,
 )
 from inbound.controller.reset_offset.targets import check, chosen, resolve
-from inbound.coordinators.nodes import OPEN, BadNodeError
+from inbound.coordinators.nodes import OPEN
 from inbound.coordinators.pauses import members_alive
 from inbound.coordinators.rights import named
 from inbound.coordinators.zookeeper import (
@@ -74,15 +67,15 @@ from inbound.errors import ResetError, TransientError, UnknownRefError, ZkNodeEr
 
 log = logging.getLogger(__name__)
 
-#: How soon to look again, in seconds: when something was refused, and when others are waited for. Watches are faster.
+#: Seconds until the next look: after a refusal, and while others are waited for. Watches are faster.
 AGAIN, LOOK = 0.05, 1.0
-#: How soon an unknown reference is mapped again: a process with another configuration may know it.
+#: Seconds until an unknown reference is mapped again: a process with another configuration may know it.
 MAP_AGAIN = 5.0
-#: What is being waited for is written into a condition so long after the waiting began, and no more often. Seconds.
+#: A condition names what is waited for after so many seconds of waiting, and at most so often.
 TELL_AFTER, TELL_EVERY = 0.9, 2.0
-#: How long the brokers may take to answer, where the request has no deadline.
+#: Seconds that the brokers may take to answer, if the request has no deadline.
 BROKER_SECONDS = 60.0
-#: Which condition says what a reset waits for.
+#: The condition that says what a reset waits for.
 WAITING: Mapping[State, ConditionType] = {
     State.MAPPED: "AcquireDataPlaneServices",
     State.ACQUIRED: "ConsumerGroupsStopped",
@@ -94,14 +87,14 @@ WAITING: Mapping[State, ConditionType] = {
     State.CANCELLING: "ConsumerGroupsStarted",
     State.REFUSING: "ConsumerGroupsStarted",
 }
-#: So many replicas are named in one message.
+#: Replicas named in one message.
 NAMED = 10
 
 
 class Reconciler:
-    """One reset.
+    """Carries out one reset, on the controller's thread.
 
-    Controller's thread; `step` is called again after the time that it returns, or when a watch fires.
+    `step` is called again after the time that it returns, or when a watch fires.
     """
 
     def __init__(
@@ -115,8 +108,10 @@ class Reconciler:
         watches: Watches,
         largest: int = MAX_TRANSACTION_BYTES,
     ) -> None:
-        """`mapper` None: commands without topic and group are left to others. No transaction is of more bytes than `largest`
-        that could be several."""
+        """`mapper` None: commands without topic and group are left to others.
+
+        What can be split takes several transactions of at most `largest` bytes.
+        """
         self._largest = largest
         self._zk = zk
         self._path = PATHS.reset(name)
@@ -132,7 +127,9 @@ class Reconciler:
         self.command: ResetCommand | None = None
 
     async def step(self) -> float | None:
-        """Do the next step. Returns in how many seconds to come back; None: it has ended, or is gone.
+        """Do the next step; return the seconds until the next one.
+
+        None: the reset has ended, or is gone.
 
         Raises:
             TransientError: ZooKeeper, a broker or the data plane does not answer; come back in a moment.
@@ -159,7 +156,6 @@ class Reconciler:
             raise
 
     async def _next(self, command: ResetCommand, nodes: ResetNodes) -> float:
-        """Do what follows in a state in which topic and group are known."""
         steps = {
             State.MAPPED: self._acquire,
             State.ACQUIRED: self._close,
@@ -176,7 +172,7 @@ class Reconciler:
     # -- before anything is stopped ----------------------------------------------------------------------------------
 
     async def _map(self, command: ResetCommand) -> float:
-        """Find topic and group. An unknown reference stays: another process may know it."""
+        """Find topic and group; another process may know an unknown reference."""
         info = command.info
         try:
             if info is None:
@@ -186,7 +182,7 @@ class Reconciler:
             checked(self._zk, info)
         except ResetError as error:
             reason = "UnknownRef" if isinstance(error, UnknownRefError) else "BadNames"
-            # Once, by the first process: else several would keep overwriting each other's words.
+            # Once, by the first process: else several would keep overwriting each other's message.
             if not any(c.type == "RefMapped" and c.status == "False" for c in command.conditions):
                 await self._write(command, None, {"RefMapped": ConditionNote(reason, str(error), "False")})
             return MAP_AGAIN
@@ -194,7 +190,7 @@ class Reconciler:
         return await self._write(command, ResetEvent.MAP, {"RefMapped": note}, info=info)
 
     async def _acquire(self, command: ResetCommand, nodes: ResetNodes) -> float:
-        """Wait for the turn, and look once more whether it can be done, while the group still runs."""
+        """Wait for the turn, and check the request while the group runs."""
         first = ahead_of(command, await listing(self._zk, bad=lambda error: None))
         if first is not None:
             await self._watches.get(first.path)
@@ -228,7 +224,7 @@ class Reconciler:
     # -- while the group is stopped ----------------------------------------------------------------------------------
 
     async def _stop(self, command: ResetCommand, nodes: ResetNodes) -> float:
-        """Wait until no partition has an owner; then fence, read, resolve, and store the targets."""
+        """Wait until no partition has an owner; then fence, resolve, store targets."""
         if not await self._closed(command, nodes):
             return AGAIN
         now = self._zk.clock.now()
@@ -245,14 +241,10 @@ class Reconciler:
         if found.topic_id is not None and any(e.info.knows_as_former(found.topic_id) for e in epochs.values()):
             words = f"the brokers still name a topic {nodes.topic} that was deleted"
             return await self._wait(command, "ConsumerGroupsStopped", "OldMetadata", words)
-        # From here on no commit can land, so the offsets read next are the exact old ones: also of a member that lost
-        # its session while it worked, and would commit when it is back, and of one that was not waited for.
+        # From here on no commit can land, so the offsets read next are the exact old ones. That includes commits of a member
+        # that lost its session while it worked and reconnects, and of one that was not waited for.
         await self._fence(command, nodes, epochs)
-        try:
-            committed = await nodes.offsets(wanted)
-        except BadNodeError as error:
-            raise ResetError(f"{error}; or delete the node: the group has then no offset in that partition") from None
-        moved = resolve(command.spec, about(committed, epochs, found.topic_id), found)
+        moved = resolve(command.spec, about(await nodes.offsets(wanted), epochs, found.topic_id), found)
         overtaken = f"overtaken, as they did not stop in time: {_words(waiting).removeprefix('waits for ')}"
         note = ConditionNote("Stopped", overtaken if waiting else "no partition has an owner")
         return await self._store(command, nodes, moved, found.topic_id, note)
@@ -273,7 +265,7 @@ class Reconciler:
         topic_id: str | None,
         note: ConditionNote,
     ) -> float:
-        """Store the targets before anything moves: the next leader must not resolve them again."""
+        """Store the targets before anything moves: the next leader reads them."""
         with_targets = command.at(
             self._zk.clock.wall(), ResetEvent.RESOLVE, {"ConsumerGroupsStopped": note},
             topic_id=topic_id, targets=os.urandom(4).hex(),
@@ -321,14 +313,14 @@ class Reconciler:
         return await self._write(command, ResetEvent.OPEN, {}, await self._opening(nodes))
 
     async def _restart(self, command: ResetCommand, nodes: ResetNodes) -> float:
-        """Open the gate of a reset that ends without a move, and start the stopped consumers."""
+        """End without a move: open the gate, and start the consumers."""
         opening = await self._opening(nodes)
         if opening and not await accepted(self._zk, [Check(self._path, command.version), *opening]):
             return AGAIN
         return await self._start(command, nodes)
 
     async def _opening(self, nodes: ResetNodes) -> list[Op]:
-        """Return what opens the gate; nothing if it is not closed by this reset (an operator has opened it by hand)."""
+        """Return what opens the gate, unless an operator has done so."""
         gate = await nodes.gate()
         if gate is None or gate.data != self._path.encode():
             return []
@@ -350,7 +342,7 @@ class Reconciler:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     async def _closed(self, command: ResetCommand, nodes: ResetNodes) -> Node | None:
-        """Return the gate as it stands closed by this reset; None: it does not, and what can be done about it is done."""
+        """Return this reset's closed gate; None after an attempt to close it."""
         gate, path = await nodes.gate(), nodes.paths.gate(nodes.topic)
         if gate is not None and gate.data == self._path.encode():
             return gate
@@ -371,7 +363,7 @@ class Reconciler:
 
         Raises:
             ResetError: there is no such topic.
-            BrokerUnavailableError: no answer; that is what the condition `about` says then.
+            BrokerUnavailableError: no answer; the condition `about` says so.
         """
         call = self._logs.ask(nodes.topic, command.spec.time)
         if call.deadline is None:
@@ -387,12 +379,12 @@ class Reconciler:
 
     async def _refuse(self, command: ResetCommand, refusal: ResetError) -> float:
         if (command.state, ResetEvent.REFUSE) not in TRANSITIONS:
-            raise refusal  # too late: nodes of ours were changed by hand; it is logged, and tried again
+            raise refusal  # too late: our nodes were changed by hand; it is logged, and tried again
         note = ConditionNote("Refused", str(refusal), "False")
         return await self._write(command, ResetEvent.REFUSE, {"OffsetsUpdated": note, "Succeeded": note})
 
     async def _wait(self, command: ResetCommand, about: ConditionType, reason: str, words: str) -> float:
-        """Say in the condition `about` what is waited for, if that takes longer. Returns when to look again."""
+        """Note in `about` what a longer wait is for; return the wait."""
         now = self._zk.clock.now()
         if self._waits_for != (about, reason):
             self._waits_for, self._tell_at = (about, reason), now + TELL_AFTER
@@ -410,7 +402,7 @@ class Reconciler:
         ops: Iterable[Op] = (),
         **changes: Any,
     ) -> float:
-        """Bring the command on by `event`, with `ops` in the same transaction. Returns when to come back."""
+        """Apply `event` and `ops` in one transaction; return the wait."""
         return await self._put(command, command.at(self._zk.clock.wall(), event, notes, **changes), ops)
 
     async def _put(self, command: ResetCommand, changed: ResetCommand, ops: Iterable[Op]) -> float:
@@ -418,7 +410,7 @@ class Reconciler:
             await self._zk.transaction([SetData(self._path, encode(changed), command.version), *ops])
         except RefusedError as refused:
             log.debug("reset %s: %s", command.name, refused)
-            return AGAIN  # another leader was faster, or something else has changed: all is read again
+            return AGAIN  # another leader was faster, or something else changed: read all again
         if changed.state is not command.state:
             log.info("reset %s: %s", command.name, changed.state.value)
         return 0.0

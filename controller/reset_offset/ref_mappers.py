@@ -1,7 +1,7 @@
 """RefMappers find the topic and group that a reset names.
 
-Any callable that takes `Known` and returns a RefMapper can be configured. One for a Knative installation that
-names its topics and groups in its own way, with the ready rest:
+Any callable that takes `Known` and returns a RefMapper can be configured. One for a Knative installation that names its
+topics and groups in its own way, and keeps the rest:
 
     def mapper(known: Known) -> RefMapper:
         return subscription_ref_mapper(
@@ -30,9 +30,9 @@ T = TypeVar("T")
 
 #: Kinds of references: channels and subscriptions of the configuration, and Knative's.
 CHANNEL = "Channel"
-#: What refers to Knative's objects has a version that begins so; what refers to the configuration's has none.
+#: A reference to Knative's objects has a version that begins so; one to the configuration's objects has none.
 KNATIVE = "messaging.knative.dev/"
-#: So many names are given in a message.
+#: Names given in one message.
 NAMED = 12
 
 
@@ -68,7 +68,7 @@ class UnusableManifest:
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What there is that a reset can name."""
+    """The objects that a reset can name."""
 
     channels: tuple[ReadChannel, ...] = ()
     kafka_channels: tuple[KafkaChannel, ...] = ()
@@ -78,7 +78,7 @@ class Known:
     group_pattern: str = "kafka.{uid}"
     #: `reset.options`, for a configured mapper.
     options: Mapping[str, Any] = field(default_factory=dict)
-    #: What else there would be: a reference that is not known may be to something in these.
+    #: An unknown reference may be to an object in one of these.
     unusable: tuple[UnusableManifest, ...] = ()
 
     def topic_of(self, channel: KafkaChannel) -> str:
@@ -90,7 +90,7 @@ class Known:
         return self.group_pattern.format(namespace=one.namespace, name=one.channel, uid=one.uid)
 
     def maybe_in(self, namespace: str | None) -> str:
-        """Return what to add to the refusal of a reference: manifests of the namespace that cannot be used; None: of any."""
+        """Return a refusal's hint at unusable manifests of a namespace (None: any)."""
         found = [one for one in self.unusable if namespace is None or one.namespace in (None, namespace)]
         if not found:
             return ""
@@ -120,9 +120,9 @@ def subscription_ref_mapper(
     data_plane_namespace: DataPlaneNamespaceMapper = lambda channel: "",
     data_plane_labels: DataPlaneLabelsMapper = lambda channel: {},
 ) -> RefMapperFactory:
-    """Return a factory of mappers for Knative Subscriptions of KafkaChannels, with given names.
+    """Return a factory of mappers for Subscriptions of KafkaChannels (Knative).
 
-    None: as `manifests.topic` and `manifests.group` of the configuration say.
+    Each argument names its part; None: as `manifests.topic` and `manifests.group` of the configuration say.
     """
 
     def make(known: Known) -> RefMapper:
@@ -156,7 +156,7 @@ class SubscriptionRefMapper:
         self._data_plane_labels = data_plane_labels
 
     def map(self, ref: Ref) -> RefInfo:
-        """Return topic and group of a Subscription; its namespace is `default` where none is given.
+        """Return topic and group of a Subscription, in namespace `default` without one.
 
         Raises:
             UnknownRefError: `ref` is of another kind, there is no such Subscription, or its channel is not known.
@@ -184,16 +184,16 @@ class SubscriptionRefMapper:
 class ChannelRefMapper:
     """Finds channels and subscriptions of the configuration.
 
-    `Channel orders` is the channel of that name; where it reads several topics, `Channel orders/payments` says which one.
+    `Channel orders` is the channel of that name; if it reads several topics, `Channel orders/payments` names one.
     `Subscription 5c3f…` is the subscription of that uid, or the one whose channel has that name.
     """
 
     def __init__(self, channels: Iterable[ReadChannel], maybe: str = "") -> None:
-        """`maybe` is added to the refusal of what is not known."""
+        """`maybe` is added to the refusal of an unknown reference."""
         self._maybe = maybe
         self._channels = {channel.name: channel for channel in channels}
         served = [channel for channel in self._channels.values() if channel.uid is not None]
-        #: By their uids, and those whose channel has no other's uid for its name by that name.
+        #: By uid, and by channel name, unless that is another one's uid.
         self._subscriptions = {channel.uid or "": channel for channel in served}
         self._subscriptions |= {one.name: one for one in served if one.name not in self._subscriptions}
 
@@ -201,7 +201,7 @@ class ChannelRefMapper:
         """Return topic and group of a channel or subscription.
 
         Raises:
-            UnknownRefError: there is none, or it reads several topics and none is named, or another one.
+            UnknownRefError: there is none; or it reads several topics, and the reference names none of them.
         """
         if ref.kind not in (CHANNEL, SUBSCRIPTION):
             raise UnknownRefError(f"{ref}: need a {CHANNEL} or {SUBSCRIPTION} of the configuration")
@@ -222,8 +222,8 @@ class ReadyRefMapper:
     def map(self, ref: Ref) -> RefInfo:
         """Return topic and group.
 
-        A reference with a version of Knative's, or with a namespace, is to Knative's objects; a KafkaChannel stands for its
-        subscription, if it has one only.
+        A reference with a version of Knative's, or with a namespace, is to Knative's objects; a KafkaChannel stands for
+        its only subscription.
 
         Raises:
             UnknownRefError: there is no such thing; the message says what there is.
@@ -265,7 +265,7 @@ def unknown(name: str, there_are: Sequence[str], what: str) -> str:
 
 
 def _found(name: str, there_are: Mapping[str, T], what: str, before: str, after: str) -> T:
-    """Return what has that name. Raises UnknownRefError: nothing has; `before` and `after` stand around its message."""
+    """Return the named object; UnknownRefError, with `before` and `after`, if none."""
     if name not in there_are:
         raise UnknownRefError(f"{before}{unknown(name, list(there_are), what)}{after}")
     return there_are[name]

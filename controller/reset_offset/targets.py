@@ -1,4 +1,4 @@
-"""Where a reset moves each partition to, and which resets are refused.
+"""Resolves where a reset moves each partition, and refuses impossible ones.
 
 Pure; any thread.
 """
@@ -12,12 +12,12 @@ from inbound.controller.reset_offset.model import Moved, ResetSpec, To, TopicLog
 from inbound.coordinators.rights import named, runs
 from inbound.errors import ResetError
 
-#: A time that lies no further ahead, in seconds, is taken as now: clocks of machines differ.
+#: A time at most so many seconds ahead counts as now: clocks of machines differ.
 CLOCK_ALLOWANCE = 5.0
-#: So many partitions are named in one message.
+#: Partitions named in one message.
 NAMED = 10
 
-#: Which field of the specification each needs.
+#: The field of the specification that each needs.
 _FIELD: Mapping[To, str | None] = {
     To.EARLIEST: None,
     To.LATEST: None,
@@ -29,9 +29,10 @@ _FIELD: Mapping[To, str | None] = {
 
 
 def check(spec: ResetSpec, log: TopicLog, now: float) -> None:
-    """Refuse what cannot be done, before anything is stopped. `now` is in seconds since 1970.
+    """Refuse what cannot be done, before anything stops.
 
-    What depends on the group's offsets is known only once the group has stopped, and is left to `resolve`.
+    `now` is in seconds since 1970. The group's offsets are known only once it has stopped: `resolve` checks what
+    depends on them.
 
     Raises:
         ResetError: a field is missing or one too many, the time lies ahead, or a partition or an offset does not exist;
@@ -44,11 +45,10 @@ def check(spec: ResetSpec, log: TopicLog, now: float) -> None:
 
 
 def resolve(spec: ResetSpec, committed: Mapping[int, int | None], log: TopicLog) -> list[Moved]:
-    """Return every partition that moves, in order, with the group's offset before and after.
+    """Return every partition's move, in order: the old and new offset.
 
-    `committed` holds the group's offsets; a partition that is missing there, or None, has none. A time needs `at_time` of
-    the log for each partition. One whose offset is already the new one is moved all the same: that it stands there is what
-    was asked for.
+    `committed` holds the group's offsets; a partition that is missing there, or None, has none. A time needs `at_time`
+    of the log for each partition. A partition whose offset is already the new one is moved all the same, as requested.
 
     Raises:
         ResetError: a partition or an offset does not exist (any more), or there is no offset to shift from.
@@ -57,9 +57,8 @@ def resolve(spec: ResetSpec, committed: Mapping[int, int | None], log: TopicLog)
     partitions = chosen(spec, log)
     _check_offsets(spec, partitions, log)
     never = [p for p in partitions if committed.get(p) is None]
-    if (
-        spec.to is To.SHIFT and never
-    ):  # where it begins is its claimant's decision (`auto_offset_reset`): they may differ
+    if spec.to is To.SHIFT and never:
+        # Where the group begins there is its claimant's decision (`auto_offset_reset`), and claimants may differ.
         raise ResetError(
             f"{log.topic}: the group has no offset yet in {partitions_text(never)}, so there is nothing to shift from; name the "
             "other partitions, or give an offset, a time, earliest or latest"
@@ -68,7 +67,9 @@ def resolve(spec: ResetSpec, committed: Mapping[int, int | None], log: TopicLog)
 
 
 def chosen(spec: ResetSpec, log: TopicLog) -> list[int]:
-    """Return the partitions that move, in order: the ones asked for, those that have an offset of their own, or all.
+    """Return the partitions that move, in order.
+
+    These are the requested ones, those with an offset of their own, or all.
 
     Raises:
         ResetError: one of them does not exist, none is left, or one that was asked for has no offset of its own.
@@ -90,7 +91,7 @@ def chosen(spec: ResetSpec, log: TopicLog) -> list[int]:
 
 
 def in_words(spec: ResetSpec) -> str:
-    """Return what is asked for: `to the earliest offset, partitions 0 to 3`."""
+    """Return the request: `to the earliest offset, partitions 0 to 3`."""
     what = {
         To.EARLIEST: "to the earliest offset",
         To.LATEST: "to the latest offset",
@@ -103,7 +104,7 @@ def in_words(spec: ResetSpec) -> str:
 
 
 def time_text(time: float | None) -> str:
-    """Return seconds since 1970 as RFC 3339, to the millisecond, as Kafka counts."""
+    """Format seconds since 1970 as RFC 3339, to Kafka's millisecond."""
     if time is None:
         return "no time"
     try:
@@ -114,7 +115,7 @@ def time_text(time: float | None) -> str:
 
 
 def numbers(partitions: Iterable[int]) -> str:
-    """Return numbers in order, with runs drawn together: `0 to 3, 7`."""
+    """Return numbers in order, runs drawn together: `0 to 3, 7`."""
     texts = (str(first) if first == last else f"{first} to {last}" for first, last in runs(partitions))
     return named(texts, NAMED)
 
@@ -161,7 +162,7 @@ def _check_offsets(spec: ResetSpec, partitions: Iterable[int], log: TopicLog) ->
 
 
 def _target(spec: ResetSpec, partition: int, old: int | None, log: TopicLog) -> int:
-    """Return the new offset of one partition of what has been checked."""
+    """Return the new offset of one checked partition."""
     if spec.to is To.TIME and partition not in log.at_time:
         raise ResetError(
             f"{log.topic}/{partition}: the brokers were not asked where {time_text(spec.time)} begins; ask for that time"
@@ -170,9 +171,7 @@ def _target(spec: ResetSpec, partition: int, old: int | None, log: TopicLog) -> 
     return {
         To.EARLIEST: start,
         To.LATEST: end,
-        To.TIME: max(
-            log.at_time.get(partition, start), start
-        ),  # retention may have deleted more since the brokers said it
+        To.TIME: max(log.at_time.get(partition, start), start),  # retention may have deleted more since
         To.SHIFT: min(max((old or 0) + (spec.shift or 0), start), end),
         To.OFFSET: spec.offset or 0,
         To.OFFSETS: (spec.offsets or {}).get(partition, 0),

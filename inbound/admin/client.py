@@ -1,6 +1,6 @@
-"""The client of the admin port: status, explanations, operations.
+"""The client of the admin port gets status, explanations and operations.
 
-Uses no proxy.
+It uses no proxy.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from inbound.errors import InboundError
 from inbound.observe.status.status import ProcessStatus, process_status
 from inbound.topic_partition import TopicPartition
 
-#: No answer is longer, in bytes: the status of 1,000 partitions has about 0.5 MB.
+#: Bytes of the longest answer: the status of 1,000 partitions has about 0.5 MB.
 MAX_BODY = 256 * 1024 * 1024
-#: What to do when the process does not answer.
+#: The advice when the process does not answer.
 ELSEWHERE = "each process logs its address when it starts (`admin: http://...`): give that with --url"
 
 _JSON = {"Accept": "application/json"}
 
 
 def fetch_status(url: str, timeout: float = 5.0, tls: ssl.SSLContext | None = None) -> Mapping[str, Any]:
-    """Return the JSON that the admin port at `url` answers for `/status`.
+    """Return the JSON of `/status` from the admin port at `url`.
 
-    `timeout` is in seconds, for connecting and for each read; `tls` is for https, default: what the system trusts.
+    `timeout` is in seconds, for connecting and for each read; `tls` is for https, default: the system's authorities.
 
     Raises:
-        InboundError: no process answers, or not with a status; the message says which URL, why, and what to do.
+        InboundError: no process answers, or not with a status; the message has the URL, the reason, and what to do.
     """
     path = f"{urlsplit(url).path.rstrip('/').removesuffix('/status')}/status"
     try:
@@ -50,12 +50,12 @@ def fetch_status(url: str, timeout: float = 5.0, tls: ssl.SSLContext | None = No
 def fetch_explanations(
     url: str, tp: TopicPartition, at: float | None = None, *, timeout: float = 5.0, tls: ssl.SSLContext | None = None
 ) -> list[dict[str, Any]]:
-    """Return explanations of a partition from the process at `url`, one per channel that reads it.
+    """Return a partition's explanations, one per channel, from the process at `url`.
 
     `at` is Unix time, None: now; `timeout` and `tls` are as in `fetch_status`.
 
     Raises:
-        InboundError: no process answers, or not with explanations; the message says which URL and why.
+        InboundError: no process answers, or not with explanations; the message has the URL and the reason.
     """
     query = urlencode({"topic": tp.topic, "partition": tp.partition} | ({} if at is None else {"at": at}))
     path = f"{urlsplit(url).path.rstrip('/')}{EXPLAIN}"
@@ -71,10 +71,10 @@ def fetch_explanations(
 def post(
     url: str, path: str, token: str | None, timeout: float, tls: ssl.SSLContext | None = None
 ) -> tuple[int, str, bytes]:
-    """Send a POST to the admin port at `url`. Returns status, content type and body.
+    """Send a POST; return status, content type and body.
 
     Raises:
-        InboundError: no process answers; whether it was done is not known.
+        InboundError: no process answers; the operation may have been done.
     """
     headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
     answer, body = _ask("POST", url, path, headers, timeout, tls)
@@ -82,7 +82,9 @@ def post(
 
 
 def processes_of(url: str, body: Mapping[str, Any]) -> list[ProcessStatus]:
-    """Return the processes in what `fetch_status` got from `url`: one, or those of `run --processes`.
+    """Return the processes in a body of `fetch_status`.
+
+    There is one, or those of `run --processes`.
 
     Raises:
         InboundError: it is no status.

@@ -1,4 +1,4 @@
-"""The admin port: health, status, metrics and operations of a process."""
+"""The admin port serves health, status, metrics and operations of a process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from inbound.observe.jmx.pages import JMX, JmxPages
 from inbound.observe.jmx.policy import ReadPolicy
 from inbound.observe.metrics import Snapshot
 
-#: How many ports are tried, from the default one on, when none is configured.
+#: Ports that are tried, from the default one on.
 PORTS_TRIED = 100
 _HIGHEST_PORT = 65535
 #: Lines of the list of pages.
@@ -34,15 +34,14 @@ _OPERATE_ROUTES = (
 
 
 class AdminServer:
-    """Listens from `start` to `close`, both called by the owner.
+    """Listens from `start` to `close`.
 
-    If `port_given` is False and the port is taken, the next free one is used, and the log says which. Port 0 is any.
-    `operate` does what is asked for by POST; `policy` says what may be asked for under /jmx and /jolokia; `explain` says why
-    a partition is stalled; `hosts` are the names that clients may use for it; `token` returns the token that clients must send,
-    None: none on loopback, and elsewhere operations are refused. With `tls` it speaks HTTPS.
+    If `port_given` is False and the port is taken, the next free one is used, and the log names it. Port 0 is any. `operate`
+    carries out operations of a POST; `policy` allows requests of /jmx and /jolokia; `explain` returns why a partition is
+    stalled; `hosts` are the names that clients may use for it; `token` returns the token that clients must send (None: none on
+    loopback; elsewhere operations are refused). With `tls` it speaks HTTPS.
 
-    Raises:
-        ConfigError: a file that `tls` names cannot be used.
+    Raises ConfigError: a file of `tls` cannot be used.
     """
 
     def __init__(
@@ -81,11 +80,7 @@ class AdminServer:
         self._pages = Pages(snapshot, self._log, also)
 
     def start(self) -> None:
-        """Bind the port and serve.
-
-        Raises:
-            ConfigError: the address cannot be used; the message says why and what to do.
-        """
+        """Bind the port and serve; raises ConfigError: the address cannot be used."""
         last = self._port if self._port_given or not self._port else min(self._port + PORTS_TRIED - 1, _HIGHEST_PORT)
         self._server.start(self._host, range(self._port, last + 1))
         if self.port != self._port and self._port:
@@ -95,21 +90,20 @@ class AdminServer:
 
     @property
     def wanted_port(self) -> int:
-        """The port that was asked for; 0: any."""
+        """The configured port; 0: any."""
         return self._port
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
         return self._server.port
 
     @property
     def url(self) -> str:
-        """Where others reach it, without a slash at the end. Listening everywhere, the host's name stands for it."""
+        """Its URL: see `HttpServer.url`."""
         return self._server.url
 
     def close(self) -> None:
-        """Stop listening and end every thread and connection, in at most a few seconds. May be called twice."""
+        """Stop listening; end threads and connections; may be called twice."""
         self._server.close()
 
     # -- inside ------------------------------------------------------------------------------------------------------
@@ -139,7 +133,7 @@ MakeAdmin = Callable[[Config, Token | None, ReadPolicy | None], AdminServer]
 class AdminListener:
     """Starts, replaces and closes the admin port.
 
-    Two threads: the owner's, and that of changes.
+    Two threads call it: the owner's, and that of changes.
     """
 
     def __init__(
@@ -153,11 +147,10 @@ class AdminListener:
         read_policy: Callable[[AdminConfig], ReadPolicy | None],
         tell: Callable[[str], object] = lambda url: log.info("admin: %s/status", url),
     ) -> None:
-        """`tell` is called with its address each time it starts to listen. `token` and `policy` are those of
-        `config`; `read_token` and `read_policy` return those of another one.
+        """`tell` is called with the URL each time it starts to listen.
 
-        Raises:
-            ConfigError: a certificate cannot be used.
+        `token` and `policy` belong to `config`; `read_token` and `read_policy` return those of another one. Raises
+        ConfigError: a certificate cannot be used.
         """
         self._make = make
         self._read_token = read_token
@@ -168,26 +161,24 @@ class AdminListener:
 
     @property
     def url(self) -> str:
-        """Where others reach it. Any thread."""
+        """Its URL. Any thread."""
         return self.server.url
 
     @property
     def token(self) -> Token | None:
-        """What returns the token for operations. Any thread."""
+        """The reader of the token for operations. Any thread."""
         return self._given[1]
 
     def start(self) -> None:
-        """Listen. Raises ConfigError: the address cannot be used."""
+        """Listen; raises ConfigError: the address cannot be used."""
         self.server.start()
         self._tell(self.url)
 
     def change(self, config: Config) -> None:
-        """Let one made of `config` take its place.
+        """Replace the server by one of `config`.
 
-        Where both want the same port the one before is closed first, and one as before listens if the new one cannot.
-
-        Raises:
-            ConfigError: the new one cannot listen, or a file cannot be used; it is as before then.
+        If both want the same port the old one is closed first, and listens again if the new one cannot.
+        Raises ConfigError: the new one cannot listen, or a file cannot be used; the old one goes on.
         """
         given = config, self._read_token(config.admin), self._read_policy(config.admin)
         before, new = self.server, self._make(*given)
@@ -207,5 +198,5 @@ class AdminListener:
             before.close()
 
     def close(self) -> None:
-        """Stop listening. May be called twice."""
+        """Stop listening; a second call does nothing."""
         self.server.close()

@@ -1,4 +1,4 @@
-"""The admin port's answers: pages to GET, operations and reloads to POST."""
+"""Answers GET with pages, POST with operations and reloads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, quote, unquote, urlencode
 
 from inbound.admin.status_page import status_page, wants_html
 from inbound.errors import ConfigError, TransientError
-from inbound.group.operations import BadOperationError, Done, Operation, UnknownTargetError, Verb
+from inbound.group.operations import BadOperationError, Operation, OperationKind, OperationResult, UnknownTargetError
 from inbound.http.server.page import HTML, Page, json_page, text
 from inbound.http.server.rights import Rights
 from inbound.http.server.server import METHODS, Request
@@ -24,22 +24,22 @@ from inbound.observe.status.status import ProcessStatus
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-#: Version of the JSON that `/status` answers with, and of `/explain`'s.
+#: Version of the JSON of `/status`, and of `/explain`.
 STATUS_VERSION = EXPLAIN_VERSION = 1
 EXPLAIN = "/explain"
 
-#: Returns why a partition is stalled, an answer for each of its channels concerned.
+#: Returns why a partition is stalled: an answer for each of its channels.
 Explain = Callable[[PartitionQuestion], Sequence[dict[str, Any]]]
 
 
 class Pages:
-    """The pages by path.
+    """The pages by path. Any thread.
 
-    Any thread; a page that fails answers 500 and says why in `log`.
+    A page that fails is answered with 500; `log` has the reason.
     """
 
     def __init__(self, snapshot: Snapshot, log: logging.Logger, also: Sequence[str] = ()) -> None:
-        """`also` are lines for the list of pages: other routes of the same port."""
+        """`also` lists the port's other routes, for the list of pages."""
         self._snapshot = snapshot
         self._log = log
         self._exposition = Exposition(snapshot)
@@ -61,7 +61,6 @@ class Pages:
         self._also = also
 
     def knows(self, path: str) -> bool:
-        """Whether there is such a page."""
         return path in self._pages
 
     def get(self, path: str, accept: str | None = None) -> Page:
@@ -85,7 +84,10 @@ class Pages:
         return text(HTTPStatus.OK, *pages, *self._also).with_header("Vary", "Accept")
 
     def _probe(self, ask: Callable[[ProcessStatus], list[str]], bad: HTTPStatus, none: str, accept: str | None) -> Page:
-        """Answer with the problems that `ask` finds. An unavailable server is none: a restart would not help."""
+        """Answer with the problems that `ask` finds.
+
+        An unavailable server is none: a restart would not help.
+        """
         found = self._snapshot()
         if isinstance(found, ProcessStatus):
             problems = ask(found)
@@ -106,7 +108,7 @@ class Pages:
 
 
 def explained(explain: Explain, request: Request, log: logging.Logger) -> Page | None:
-    """Answer `GET /explain`: why a partition is stalled; None for another path or method."""
+    """Answer `GET /explain`; None: it is another path or method."""
     if request.path != EXPLAIN or request.method not in METHODS:
         return None
     try:
@@ -118,27 +120,27 @@ def explained(explain: Explain, request: Request, log: logging.Logger) -> Page |
         return text(HTTPStatus.INTERNAL_SERVER_ERROR, "it could not be explained; see the log of the process")
 
 
-#: Applies the configuration as it is now; returns the outcome, or None if there is none after so many seconds.
+#: Applies the current configuration; returns the outcome, or None if there is none after so many seconds.
 Reload = Callable[[float], "DataclassInstance | None"]
 
-#: Version of the JSON that operations and reloads answer with.
+#: Version of the JSON of operations and reloads.
 VERSION = 1
 RELOAD = "/reload"
-#: How long the answer to a reload may take, in seconds: a channel that is removed waits for its batches.
+#: Seconds for the answer to a reload: a removed channel waits for its batches.
 RELOAD_SECONDS = 90.0
 _PREFIX = "/channels/"
-_VERBS = {verb.value: verb for verb in Verb}
+_VERBS = {verb.value: verb for verb in OperationKind}
 _PARAMETERS = {
-    Verb.PAUSE: {"consumer", "reason"},
-    Verb.RESUME: {"consumer"},
-    Verb.REBALANCE: set[str](),
-    Verb.RELEASE: {"topic", "partition", "seconds", "consumer"},
-    Verb.RATE: {"per_second", "consumer"},
+    OperationKind.PAUSE: {"consumer", "reason"},
+    OperationKind.RESUME: {"consumer"},
+    OperationKind.REBALANCE: set[str](),
+    OperationKind.RELEASE: {"topic", "partition", "seconds", "consumer"},
+    OperationKind.RATE: {"per_second", "consumer"},
 }
 
 
 def path_of(channel: str, operation: Operation) -> str:
-    """Return where an operation is asked for by POST."""
+    """Return the path and query of an operation's POST."""
     values = {
         "consumer": operation.consumer,
         "reason": operation.reason,
@@ -146,14 +148,14 @@ def path_of(channel: str, operation: Operation) -> str:
         "partition": operation.partition,
         "seconds": operation.seconds,
     }
-    if operation.verb is Verb.RATE:
+    if operation.verb is OperationKind.RATE:
         values["per_second"] = "none" if operation.per_second is None else repr(operation.per_second)
     query = urlencode({name: value for name, value in values.items() if value is not None})
     return f"{_PREFIX}{quote(channel, safe='')}/{operation.verb.value}?{query}"
 
 
-def answered(work: Callable[[], Done]) -> Page:
-    """Return the page that says what became of an operation."""
+def answered(work: Callable[[], OperationResult]) -> Page:
+    """Run an operation; return its outcome as a page."""
     try:
         done = work()
     except (UnknownTargetError, ConfigError) as error:
@@ -166,10 +168,7 @@ def answered(work: Callable[[], Done]) -> Page:
 
 
 class Operations:
-    """`POST /channels/<name>/<verb>`, and `POST /reload`.
-
-    Any thread.
-    """
+    """Answers `POST /channels/<name>/<verb>`, and `POST /reload`. Any thread."""
 
     def __init__(self, rights: Rights, *, operate: Operate | None = None, reload: Reload | None = None) -> None:
         """Without `operate`, or without `reload`, there is no such route."""
@@ -178,7 +177,10 @@ class Operations:
         self._reload = reload
 
     def answer(self, request: Request, listening_at: str) -> Page | None:
-        """Return the answer; None where the path names no operation. `listening_at` is the address we are bound to."""
+        """Return the answer; None: the path names no operation.
+
+        `listening_at` is the address of the listener.
+        """
         if request.path == RELOAD and self._reload is not None:
             work = partial(_reloaded, self._reload)
         elif self._operate is not None and (found := _parsed(request.path)) is not None:
@@ -190,7 +192,7 @@ class Operations:
         return self._rights.refused(request, listening_at) or work()
 
 
-def _operated(operate: Operate, channel: str, verb: Verb, query: str) -> Page:
+def _operated(operate: Operate, channel: str, verb: OperationKind, query: str) -> Page:
     given = parse_qs(query, keep_blank_values=True)
     if given.keys() - _PARAMETERS[verb] or any(len(values) > 1 for values in given.values()):
         allowed = ", ".join(sorted(_PARAMETERS[verb])) or "none"
@@ -212,23 +214,23 @@ def _reloaded(reload: Reload) -> Page:
     return json_page(VERSION, asdict(outcome))
 
 
-def _parsed(path: str) -> tuple[str, Verb] | None:
+def _parsed(path: str) -> tuple[str, OperationKind] | None:
     if not path.startswith(_PREFIX):
         return None
     channel, slash, verb = path.removeprefix(_PREFIX).partition("/")
     return (unquote(channel), _VERBS[verb]) if slash and verb in _VERBS and channel else None
 
 
-def _operation(verb: Verb, values: Mapping[str, str]) -> Operation:
-    """Return what was asked for. Raises ValueError where a value cannot be used."""
+def _operation(verb: OperationKind, values: Mapping[str, str]) -> Operation:
+    """Return the requested operation; raises ValueError: a value cannot be used."""
     consumer = values.get("consumer")
-    if verb is Verb.RELEASE:
+    if verb is OperationKind.RELEASE:
         partition = values.get("partition", "")
         if not values.get("topic") or not (partition.isascii() and partition.isdigit() and len(partition) < 10):
             raise ValueError("needs topic=NAME&partition=NUMBER")
         seconds = _positive(values["seconds"], "seconds") if "seconds" in values else None
         return Operation(verb, consumer, topic=values["topic"], partition=int(partition), seconds=seconds)
-    if verb is Verb.RATE:
+    if verb is OperationKind.RATE:
         if "per_second" not in values:
             raise ValueError("needs per_second=RECORDS, or per_second=none for as fast as it goes")
         given = values["per_second"]

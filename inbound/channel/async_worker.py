@@ -22,11 +22,11 @@ from inbound.runtime.driver import Wakeup
 
 log = logging.getLogger(__name__)
 
-#: No longer than this, in seconds, passes without a look around.
+#: Seconds after which the loop's thread looks for due partitions at the latest.
 LONGEST_WAIT = 1.0
-#: Turns that are cancelled when the channel closes get so long to end, in seconds.
+#: Seconds that cancelled turns have to end when the channel closes.
 CANCEL_WAIT = 1.0
-#: How long `open` or `close` of a processor may take while others of its kind are at work, in seconds.
+#: Seconds that `open` or `close` of a processor may take on a running loop.
 LONGEST_CALLBACK = 30.0
 
 
@@ -49,11 +49,10 @@ class LoopWakeup(Wakeup):
         self._interrupt()
 
     def worker(self, parts: Parts, turns: Turns) -> AsyncWorker:
-        """Return the worker that serves a channel on this loop."""
         return AsyncWorker(parts, turns, self)
 
     def heard(self) -> None:
-        """From here on a call interrupts the loop again. By the loop's thread, before it looks for what is due."""
+        """Let calls interrupt the loop again, before it looks for due partitions."""
         self._interrupted = False
 
     def _stop_loop(self) -> None:
@@ -63,11 +62,11 @@ class LoopWakeup(Wakeup):
 
 
 class AsyncWorker:
-    """Serves partitions, all that are due at once: see `inbound.runtime.driver.Part`."""
+    """Serves all due partitions at once: see `inbound.runtime.driver.Part`."""
 
-    #: Callbacks share its thread: one that does not let go of it holds up all of them, and counts as stuck.
+    #: Callbacks share its thread: one that blocks it delays all of them, and counts as stuck.
     in_callback = False
-    #: When it is to begin turns again (clock time): for a thread that serves several workers.
+    #: When to begin turns again (clock time): for a thread that serves several workers.
     looks_at = 0.0
 
     def __init__(self, parts: Parts, turns: Turns, wakeup: LoopWakeup) -> None:
@@ -88,12 +87,15 @@ class AsyncWorker:
         return self._clock.now()
 
     def raise_defect(self) -> None:
-        """Raise what a turn has raised, if one did."""
+        """Raise a turn's exception, if there is one."""
         if self._defects:
             raise self._defects.pop(0)
 
     def begin_turns(self) -> float:
-        """Begin a turn for each due partition. Returns when the next one is due. By the loop's thread, between two runs of it."""
+        """Begin a turn for each due partition. Returns the next due time.
+
+        By the loop's thread, between two runs of the loop.
+        """
         while True:
             partition = self._schedule.take(self)
             if not isinstance(partition, Partition):
@@ -104,7 +106,10 @@ class AsyncWorker:
             turn.add_done_callback(partial(self._clear_up, partition))
 
     def _clear_up(self, partition: Partition, turn: asyncio.Task[None]) -> None:
-        """Pass on a partition whose task was cancelled before it began. Such a task runs nothing of `_serve`, nor its `finally`."""
+        """Pass on a partition whose task was cancelled before it began.
+
+        Such a task runs nothing of `_serve`, nor its `finally`.
+        """
         if self._under_way.get(partition) is turn:
             del self._under_way[partition]
             self._schedule.end_turn(self)
@@ -131,17 +136,17 @@ class AsyncWorker:
             self._schedule.end_turn(self)  # CPU time of one turn among many cannot be told
 
     def let_go_at(self) -> float:
-        """When it last released the interpreter (clock time). A loop does, each time that it looks for what is ready."""
+        """Return when it last released the interpreter: loops do all the time."""
         return self._clock.now()
 
     # -- called by the channel -----------------------------------------------------------------------------------------
 
     def complete(self, result: Awaitable[object]) -> None:
-        """Run a coroutine of `open` or `close` on the caller's thread. The loop's own must not run."""
+        """Run a coroutine of `open` or `close` while the loop is stopped."""
         self._loop.run_until_complete(result)
 
     def run_there(self, callback: Callable[[], object]) -> None:
-        """Run `open` or `close` on the running loop, to its end. Its exception comes through."""
+        """Run `open` or `close` to its end on the running loop."""
 
         async def run() -> None:
             result = callback()
@@ -152,22 +157,25 @@ class AsyncWorker:
             raise TimeoutError(f"it did not end within {LONGEST_CALLBACK:.0f} s")
 
     def stacks(self, of_thread: Callable[[], str]) -> dict[Partition, str]:
-        """Return the partitions being served, and their stacks. `of_thread` returns what runs now. Any thread."""
+        """Return the running partitions' stacks. Any thread.
+
+        `of_thread` returns the stack of the loop's thread.
+        """
         return {partition: _stack(task.get_coro(), of_thread) for partition, task in list(self._under_way.items())}
 
     def abandon(self, partition: Partition) -> None:
-        """Cancel a turn whose partition was given up. Any thread."""
+        """Cancel the turn of an abandoned partition. Any thread."""
         task = self._under_way.get(partition)
         if task is not None:
             self._loop.call_soon_threadsafe(task.cancel)
 
     def cancel_turns(self) -> None:
-        """Cancel the turns that are still under way, and let them end. After the loop's thread has ended."""
+        """Cancel the running turns after the loop's thread has ended."""
         self._closing = True
         self._cancel(self._under_way.values())
 
     def cancel_turns_there(self) -> bool:
-        """The same while a thread runs the loop for others, too. Returns False if it does not come to that in time."""
+        """Cancel the running turns on a shared loop. Returns False on timeout."""
         self._closing = True
 
         async def cancel() -> None:
@@ -180,7 +188,7 @@ class AsyncWorker:
         return self._ends_there(cancel(), 2 * CANCEL_WAIT)
 
     def _ends_there(self, coroutine: Coroutine[Any, Any, None], seconds: float) -> bool:
-        """Run a coroutine on the loop while its thread runs it. Returns False, and cancels it, if it takes longer."""
+        """Run a coroutine on the running loop. Returns False on timeout."""
         done = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             done.result(seconds)
@@ -190,7 +198,7 @@ class AsyncWorker:
         return True
 
     def close(self) -> None:
-        """Close the loop, with the tasks that the processor left. After its thread has ended."""
+        """Close the loop, with its tasks, after its thread has ended."""
         self._cancel(asyncio.all_tasks(self._loop))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
@@ -204,7 +212,7 @@ class AsyncWorker:
 
 
 def run_loop(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
-    """Run it until it is stopped, or for so long."""
+    """Run the loop until it is stopped, or for so many seconds."""
     timer = loop.call_later(max(0.0, min(seconds, LONGEST_WAIT)), loop.stop)
     try:
         loop.run_forever()

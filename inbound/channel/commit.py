@@ -16,26 +16,24 @@ from inbound.processors.batch import Batch
 
 @dataclass(eq=False)
 class Pending:
-    """The newest commit of a partition, on its way."""
+    """The newest commit of a partition, queued or in flight."""
 
     channel: Parts
     partition: Partition
     mark: Mark
-    of_batch: int | None = None  # where the batch began that was answered for last; None: the commit is no batch's own
+    of_batch: int | None = None  # first offset of the batch answered for last; None: the commit is no batch's own
     first: bool = False  # the first position of a group without a commit: no batch was delivered yet
     recorded: bool = False  # `done` is in the ledger
     create: bool = False  # the offset node is missing
-    unanswered: int | None = (
-        None  # the offset that was sent before without an answer, in that session: maybe it is still
-    )
-    unanswered_in: int | None = None  # on its way
+    unanswered: int | None = None  # the offset that was sent without an answer; it may still be in flight
+    unanswered_in: int | None = None  # the session that it was sent in
     unread: bool = False  # the epoch node must be read before it is sent again
-    epoch: Node | None = None  # the epoch node as read, where the commit is to move it on
-    since: float = 0.0  # clock time at which the committer got the oldest commit that it stands for
-    leader_epoch: int | None = None  # under which leader what is before `offset` was written, as far as is known
-    failures: int = 0  # how often it was refused for its own node; from the first on it is sent alone,
-    not_before: float = 0.0  # and not before this clock time
-    #: To be called back when it has landed, in order: each processor, and the batch that it got.
+    epoch: Node | None = None  # the epoch node as read, if the commit has to move it on
+    since: float = 0.0  # clock time at which the committer got the oldest commit that it replaces
+    leader_epoch: int | None = None  # the leader epoch of the records before `offset`, as far as known
+    failures: int = 0  # refusals for its own node; from the first on it is sent alone
+    not_before: float = 0.0  # clock time before which it is not sent
+    #: The processors to call back when it has landed, in order, each with its batch.
     to_tell: list[tuple[BatchEventProcessor, Batch]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -60,7 +58,7 @@ class Pending:
         return [self._guard(paths.epoch(*tp)), write]
 
     def size(self) -> int:
-        """Return about how many bytes it takes in a transaction."""
+        """Return the commit's approximate bytes in a transaction."""
         info = self.partition.info
         moved = info is not None and info.leader_epoch != self.leader_epoch
         paths = 100 + 2 * len(self.channel.paths.offset(*self.partition.tp))
@@ -69,8 +67,8 @@ class Pending:
     def _guard(self, path: str) -> Op:
         """Return the operation that keeps the commit from landing under another's epoch.
 
-        The epoch is moved on with the first commit of what another leader of the partition has written, too: the node says
-        so with the offset, for the member that reads on there (see `docs/decisions/0051-cut-logs.md`).
+        The first commit of records that another leader of the partition has written also moves the epoch on: the node
+        then has that with the offset, for the member that reads on there (see `docs/decisions/0051-cut-logs.md`).
         """
         epoch, version, info = self.epoch, self.partition.fence.epoch, self.partition.info
         if info is not None and info.leader_epoch != self.leader_epoch:
@@ -79,12 +77,12 @@ class Pending:
         return Check(path, version) if epoch is None else SetData(path, epoch.data, epoch.stat.version)
 
 
-#: So many refusals in a row have all epochs read.
+#: Refusals in a row after which all epochs are read.
 READ_ALL = 2
 
 
 class Refusal(Enum):
-    """The consequence for the commit that is to blame."""
+    """The consequence for the commit that was refused."""
 
     OTHER_WRITE = "the offset node is there, or is not: it is set, or created, instead"
     APART = "the folder of its offset is missing: it is sent alone, ever more rarely, until an operator makes that folder again"
@@ -95,7 +93,7 @@ class Refusal(Enum):
 
 
 def meaning(culprit: Pending, refused: RefusedError) -> Refusal:
-    """Return what `refused` means for the commit that it blames."""
+    """Return what `refused` means for the commit that it names."""
     is_write = refused.index % 2
     if not is_write:
         return Refusal.READ_EPOCH if culprit.unanswered_in is not None else Refusal.LOST

@@ -2,15 +2,14 @@
 
 One committer serves all channels on a connection. It keeps the newest position of each partition, so the newest one is
 always the one that is sent, also again after an ambiguous answer. The first commit of an idle process goes at once, then
-there is one round in each `controller.commit_interval`: under load commits group themselves, and what ZooKeeper has to
-write grows with the members and not with the batches.
+there is one round in each `controller.commit_interval`: under load commits are grouped, and ZooKeeper's writes
+grow with the members and not with the batches.
 
 A commit that ZooKeeper refuses for its node alone (access rights, a quota, a missing folder) is set apart: it is sent by
 itself from then on, ever more rarely, and the commits of other partitions go on without it.
 
-What went without an answer may execute at any time while the session lives, even after later requests (see
-`docs/decisions/0014-late-requests.md`). So the commit that is sent instead moves the epoch on, from which the old one
-is refused.
+An unanswered commit may execute at any time while the session lives, even after later requests (see
+`docs/decisions/0014-late-requests.md`). So the commit that replaces it moves the epoch on, and the old one is refused.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ from inbound.processors.batch import Batch
 from inbound.runtime.backoff import Backoff
 from inbound.runtime.driver import Wakeup
 
-#: How long to wait before trying again what failed without a connection being lost.
+#: Seconds until the next try after a failure without a lost connection.
 RETRY = 1.0
-#: How long a commit waits that was refused for its own node.
+#: The backoff of a commit that was refused for its own node.
 APART_RETRY = Backoff(1.0, 60.0)
-#: How long to wait after a lost answer: for the reconnect.
+#: Seconds to wait for the reconnect after a lost answer.
 SOON = 0.05
-#: An answer that is late is waited for so much longer, in seconds, as long as the connection answers at all.
+#: Seconds by which the deadline of a late answer is extended, as long as the connection answers at all.
 LATER = 1.0
 
 
@@ -57,41 +56,41 @@ class Committer:
     """Commits for all channels on one connection: see `inbound.runtime.driver.Part`."""
 
     def __init__(self, zk: ZooKeeper, clock: Clock, interval: float) -> None:
-        """`interval` is `controller.commit_interval`, in seconds; it may be changed while it runs."""
+        """Take `interval`, `controller.commit_interval` in seconds; it may change at runtime."""
         self._zk = zk
         self._clock = clock
         self.interval = interval
         self.wakeup = Wakeup()
         self._lock = threading.Lock()
         self._queue: dict[Partition, Pending] = {}
-        self._closed: WeakSet[Parts] = WeakSet()  # of channels of which nothing is sent any more
+        self._closed: WeakSet[Parts] = WeakSet()  # channels whose commits are not sent any more
         self._group: list[Pending] = []  # in the transaction that is in flight
         self._call: Call[list[Stat | None]] | None = None
         self._sent_over = 0  # the connection's generation
         self._epochs: list[Call[Node | None]] | None = None  # being read after a second refusal
         self._refusals = 0
-        self._alone = False  # what was sent last was set apart
+        self._alone = False  # the last transaction was one commit set apart
         self._not_before = 0.0
         self._next_round = float("-inf")
         #: The partitions that this round has sent: each once, else a round of more partitions than fit into one
         #: transaction would never end.
         self._in_round: set[Partition] = set()
-        self._idle = True  # nothing is sent: it does not come by before it is woken
+        self._idle = True  # no commit can be sent: it does not run before it is woken
 
     def submit(self, pending: Pending) -> None:
-        """Take over a partition's commit, instead of an older one that waits. Any thread."""
+        """Queue a partition's commit, in place of an older one. Any thread."""
         pending.since = self._clock.now()
         with self._lock:
             self._put(pending)
             idle, self._idle = self._idle, False
-        if idle:  # else it looks when its round is over: to wake it for each would cost more than to commit
+        if idle:  # else it looks when its round is over: to wake it for each commit would cost more than the commit
             self.wakeup.set()
 
     def _put(self, pending: Pending) -> None:
-        """Keep the newer of two commits. They need not come in their order.
+        """Keep the newer of two commits: they may come out of order.
 
-        1. A processor finishes records later, and that commit is marked; 2. a worker marks and submits the commit of its
-        next answer; 3. the first one is submitted. It is the older one.
+        1. A processor finishes records later, and that commit is marked; 2. a worker marks and submits the commit of
+        its next answer; 3. the first one is submitted. It is the older one.
         """
         waiting = self._queue.get(pending.partition)
         if waiting is None:
@@ -101,10 +100,10 @@ class Committer:
             pending.stand_for(waiting)
             self._queue[pending.partition] = pending
         else:
-            waiting.to_tell = pending.to_tell + waiting.to_tell  # it was never sent: nothing else is known by it
+            waiting.to_tell = pending.to_tell + waiting.to_tell  # it was never sent: it has no other state
 
     def forget(self, channel: Parts) -> None:
-        """Send nothing more for a closed channel: its ledger is closed, too. Any thread."""
+        """Send no more commits of a closed channel. Any thread."""
         with self._lock:
             self._closed.add(channel)
             for partition in [p for p, pending in self._queue.items() if pending.channel is channel]:
@@ -129,7 +128,8 @@ class Committer:
     def _is_late(self, call: Call[list[Stat | None]], now: float) -> bool:
         """Whether a late answer may yet come over the same connection.
 
-        To take it for lost would make the next write larger (it moves the epoch on), where a server has too much to do.
+        To treat it as lost would make the next write larger (it moves the epoch on) when the server is overloaded
+        already.
         """
         if call.done or call.deadline is None or now < call.deadline:
             return False
@@ -143,7 +143,7 @@ class Committer:
             return max(self._not_before, self._next_round)
         group, left = self._collect(now)
         if not group and self._in_round:
-            self._end_round(now)  # what waits was sent in it already
+            self._end_round(now)  # the waiting commits were sent in it already
             return self._next_round
         if not group:
             with self._lock:
@@ -173,9 +173,9 @@ class Committer:
         self._next_round = now + self.interval
 
     def _collect(self, now: float) -> tuple[list[Pending], bool]:
-        """Take the commits that may be sent now. Lost ones are discarded.
+        """Take the commits that may be sent now, and discard lost ones.
 
-        Returns that, and whether more could have been sent with it.
+        Returns them, and whether more could have been sent with them.
         """
         connection = self._zk.connection
         session = connection.session.id if connection and self._zk.certain(connection.session.id) else None
@@ -186,10 +186,10 @@ class Committer:
                 if partition.fate is Fate.DROP and not partition.sends_on:
                     discarded.append(self._queue.pop(partition))
                 elif pending.first and partition.place is not Place.STARTING:
-                    # Given up before it had begun: nothing of it may land once its owner node is gone.
+                    # Released before it had begun: no commit may land once its owner node is gone.
                     del self._queue[partition]
                 elif pending.mark.order <= partition.position.landed_order:
-                    # 1. It was marked; 2. a newer one was sent; 3. it was handed in; 4. the newer one has landed.
+                    # 1. It was marked; 2. a newer one was sent; 3. it was submitted; 4. the newer one has landed.
                     del self._queue[partition]
                 elif (
                     partition.fence.session == session and pending.not_before <= now and partition not in self._in_round
@@ -198,13 +198,13 @@ class Committer:
             group = self._choose(ready)
             for pending in group:
                 del self._queue[pending.partition]
-            self._idle = not group and not self._in_round  # what waits in the queue waits for something else
+            self._idle = not group and not self._in_round  # queued commits wait for something else
         for pending in discarded:
             self._discard(pending, refused=False)
         return group, len(group) < len(ready)
 
     def _choose(self, ready: list[Pending]) -> list[Pending]:
-        """Return the commits for one transaction, in order. Or one set apart, on its turn."""
+        """Return the commits for one transaction, or one set apart."""
         apart = [pending for pending in ready if pending.failures]
         self._alone = bool(apart) and not (self._alone and len(apart) < len(ready))
         if self._alone:
@@ -220,7 +220,7 @@ class Committer:
         return group
 
     def _record(self, group: list[Pending]) -> bool:
-        """Write `done` for the group, with one fsync for each channel. False: nothing may be sent now."""
+        """Write `done` for the group, one fsync per channel. False: send nothing."""
         held = []
         for channel, of_channel in _by_channel(group):
             entries = [
@@ -313,13 +313,13 @@ class Committer:
             self._read_epochs(waiting)
 
     def _send_again(self, group: list[Pending]) -> None:
-        """Send these at once: another commit of their transaction was refused."""
+        """Send commits at once: another one of their transaction was refused."""
         self._requeue(group)
         self._in_round.difference_update(pending.partition for pending in group)
         self._next_round = float("-inf")
 
     def _set_apart(self, pending: Pending, why: str) -> None:
-        """Send this one alone. It would keep the others of its transaction from landing."""
+        """Send a commit alone: others in its transaction would not land."""
         partition = pending.partition
         pending.failures += 1
         wait = APART_RETRY.delay(pending.failures)
@@ -333,7 +333,7 @@ class Committer:
         self._requeue([pending])
 
     def _read_epochs(self, group: list[Pending]) -> float | None:
-        """Read the epochs of all these, then send or drop them."""
+        """Read the epochs of all these commits, then send or drop them."""
         self._group = group
         self._epochs = [self._zk.get(p.channel.paths.epoch(*p.partition.tp)) for p in group]
         for call in self._epochs:
@@ -388,7 +388,7 @@ class Committer:
             channel.schedule.start(partition)
 
     def _discard(self, pending: Pending, *, refused: bool) -> None:
-        """Drop a commit whose partition is lost. Its new owner reads the records."""
+        """Drop a commit of a lost partition; the new owner redelivers."""
         channel, partition = pending.channel, pending.partition
         with self._lock:
             newer = self._queue.pop(partition, None)
@@ -398,7 +398,7 @@ class Committer:
                 "fenced", f"lost: the commit of offset {pending.offset} was refused, the epoch moved on; its new owner reads on "
                 "from the last commit", partition.tp, offset=pending.offset, epoch=partition.fence.epoch, level=logging.WARNING,
             )  # fmt: skip
-        # A commit that was sent and not answered may have landed before the epoch moved; no other can have.
+        # An unanswered commit may have landed before the epoch moved; no other can have.
         outcomes: dict[int, Outcome] = {p.offset: "fenced" for p in (pending, newer) if p is not None}
         if pending.unanswered is not None:
             outcomes[pending.unanswered] = "unknown"
@@ -407,7 +407,7 @@ class Committer:
         channel.schedule.refused(partition)
 
     def _settle_landed(self, group: list[Pending], stats: list[Stat | None]) -> None:
-        """Record landed commits in the ledger. Their partitions go on after it, so later lines follow."""
+        """Record landed commits in the ledger, before later lines of their partitions."""
         told: dict[Parts, list[Settled]] = {}
         for pending, moved, stat in zip(group, stats[::2], stats[1::2], strict=True):
             if moved is not None:
@@ -420,7 +420,7 @@ class Committer:
             channel.ledger_notes.settled(entries)
 
     def _requeue(self, group: list[Pending]) -> None:
-        """Put commits back before the queued ones. Of one partition the newer one stays."""
+        """Put commits back before queued ones; a partition keeps its newer one."""
         with self._lock:
             again = [pending for pending in group if pending.channel not in self._closed]
             waiting, self._queue = self._queue, {pending.partition: pending for pending in again}
@@ -428,7 +428,7 @@ class Committer:
                 self._put(pending)
 
     def waiting(self, channel: Parts) -> int:
-        """Return how many of a channel's partitions have commits in flight. Any thread."""
+        """Return how many partitions of a channel have queued commits. Any thread."""
         with self._lock:
             return len({p.partition for p in (*self._queue.values(), *self._group) if p.channel is channel})
 
@@ -441,5 +441,5 @@ def _by_channel(group: Iterable[Pending]) -> list[tuple[Parts, list[Pending]]]:
 
 
 def on_batch_processed(server: BatchEventProcessor, batch: Batch) -> object:
-    """Tell a processor; the log calls this by its name."""
+    """Call a processor's on_batch_processed; log lines have this name."""
     return server.on_batch_processed(batch)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from inspect import isawaitable, iscoroutine
+from functools import partial
 
-from inbound.channel.failure_policy import FailurePolicy, loop_is_gone
-from inbound.channel.outcome import Outcome, Outcomes, decide, server_of
+from inbound.channel.failure_policy import FailurePolicy
+from inbound.channel.outcome import Outcomes, server_of
 from inbound.channel.parts import Consumed, Parts
+from inbound.channel.processor_session import ProcessorSession
 from inbound.channel.reader import Reader
+from inbound.channel.response import Decision, decide
 from inbound.errors import BadResponseError, PartitionLostError
 from inbound.ledger.base import Range
 from inbound.partition.buffer import Chunk, Cut, record_size
@@ -24,57 +26,58 @@ from inbound.runtime.text import describe
 
 log = logging.getLogger(__name__)
 
-#: How long a partition rests when the ledger could not take its `begun`.
+#: Seconds until the next try after the ledger could not take a `begun`.
 LEDGER_RETRY = 1.0
-#: How soon a partition that is in doubt is looked at again.
+#: Seconds until the next look at a partition whose ownership is in doubt.
 DOUBT_RETRY = 1.0
 
 
 class Delivery:
-    """Delivers batches of running partitions, and calls back. Called by the turn that has the partition."""
+    """Delivers batches of running partitions, and runs the other callbacks.
 
-    def __init__(self, parts: Parts, reader: Reader, failures: FailurePolicy, outcomes: Outcomes) -> None:
+    Called by the turn that has the partition.
+    """
+
+    def __init__(
+        self, parts: Parts, reader: Reader, session: ProcessorSession, failures: FailurePolicy, outcomes: Outcomes
+    ) -> None:
         self._parts = parts
         self._clock = parts.clock
         self._schedule = parts.schedule
         self._reader = reader
+        self._session = session
         self._failures = failures
         self._outcomes = outcomes
         self._delivered = DeliveredBytes()
-        self._asynchronous = parts.service.asynchronous
         self._stopping = parts.service.stopping
 
     def room(self, partition: Partition) -> int | None:
-        """Ask the processor how many records it takes now; None: any number. 0 also where that fails, and it rests then."""
+        """Ask the processor how many records it takes; None: any number.
+
+        0 also after a failure, with a backoff.
+        """
         committed = partition.committed if partition.committed is not None else partition.position.delivered
         try:
-            room: object = server_of(partition).room(partition.tp, committed)
-            if iscoroutine(room):
-                room.close()
-                raise BadResponseError(f"{partition.tp}: room is a coroutine, which is never awaited; write `def room`")
-            if room is not None and (type(room) is not int or room < 0):
-                raise BadResponseError(
-                    f"{partition.tp}: room returned {room!r}; return how many records the next batch may have, or None"
-                )
+            room = self._session.room(server_of(partition), partition.tp, committed)
         except BaseException as error:  # nothing is awaited here: all of it is the processor's
             self._parts.meters.failed(error)
             partition.rest_until = self._failures.room_failed(partition, error)
             return 0
         if room == 0 and partition.taken_back:
-            # 1. All the room is taken; 2. the log is cut below that, or the batch fails, and what is finished of it from then on
-            # is void; 3. no commit of it can land, so without a batch that says where reading goes on there is never room.
+            # 1. All the room is taken; 2. the log is cut below that, or the batch fails, and later answers for it are void;
+            # 3. no commit of it can land, so without a batch that shows the new position there is never room.
             room = 1
         partition.failure.room_attempts, partition.no_room = 0, room == 0
         return room
 
     def note_finished(self, partition: Partition) -> None:
-        """Have the records committed that the processor finished after its answer. Also during a rest."""
+        """Commit records that were finished after their answer, even during a backoff."""
         offset = self._schedule.take_finished(partition)
         if offset is not None:
             partition.position.defer_commit(min(offset, partition.position.delivered), self._clock.now())
 
     def cut(self, partition: Partition, room: int | None) -> Cut | None:
-        """Take the next batch of at most `room` records. None: there is none."""
+        """Take the next batch of at most `room` records; None: no records."""
         settings = self._parts.settings.now.reader
         isolated = partition.position.delivered < partition.failure.isolate_until
         max_records = 1 if isolated else settings.max_batch_records
@@ -133,16 +136,11 @@ class Delivery:
         totals.batch_since = began
         try:
             callback, spans = server_of(partition).on_next_batch, self._parts.service.tracing.spans
-            response: object = (
-                callback(batch) if spans is None else spans.call(self._parts.service.consumer, batch, callback)
-            )
-            if self._asynchronous and isawaitable(response):
-                response = await response
-            outcome = decide(
-                tp, response, committed=position.advanced, first=batch.first_offset, position=batch.next_offset
-            )
+            if spans is not None:
+                callback = partial(spans.call, self._parts.service.consumer, callback=callback)
+            outcome = await self._session.on_next_batch(callback, tp, batch, position.advanced)
         except BaseException as error:
-            if loop_is_gone(error, self._asynchronous):
+            if self._session.loop_is_gone(error):
                 raise
             reason = "error"
             self._parts.meters.failed(error)
@@ -161,13 +159,16 @@ class Delivery:
         if partition.place is Place.ABANDONED and not self._stopping.is_set():  # a reset did not wait for it
             self._schedule.take_untold(tp)
             lost = PartitionLostError(*tp, "given up while its call did not end; its answer counts no more")
-            await self.guard(partition, "on_exception", lambda: server_of(partition).on_exception(tp, lost))
+            await self.tell(partition, lost)
         position.delivered = batch.next_offset
         self._outcomes.apply(partition, outcome, batch, cut, reason)
         return effort
 
     def wait_for_certainty(self, partition: Partition) -> None:
-        """In doubt: look again soon. (It is hurried when verified, but that may have been just before this.)"""
+        """Retry soon: ownership is in doubt.
+
+        A verification hurries the partition, but may have come just before this.
+        """
         self._schedule.put_back(partition, self._clock.now() + DOUBT_RETRY)
 
     def _begin(self, partition: Partition, batch: Batch, cut: Cut) -> bool:
@@ -191,23 +192,27 @@ class Delivery:
             await self.guard(partition, getattr(function, "__name__", "callback"), callback)
 
     async def guard(self, partition: Partition, name: str, callback: Callable[[], object]) -> object:
-        """Run a callback whose failure changes nothing but must be seen. Returns its answer, None if it failed."""
+        """Run a callback that may fail without effect: its error is logged.
+
+        Returns its answer, None if it failed.
+        """
         partition.totals.other_call = name, self._parts.clock.now()
         try:
-            answer = callback()
-            if self._asynchronous and isawaitable(answer):
-                answer = await answer
-            return answer
+            return await self._session.call(callback)
         except BaseException as error:
-            if loop_is_gone(error, self._asynchronous):
+            if self._session.loop_is_gone(error):
                 raise
             self._failed(partition, name, error)
             return None
         finally:
             partition.totals.other_call = None
 
-    async def answer(self, partition: Partition, name: str, callback: Callable[[], object]) -> Outcome | None:
-        """Run a callback, and return the outcome of its BatchResponse. None: it gave none."""
+    async def tell(self, partition: Partition, error: Exception) -> None:
+        """Call on_exception, with an answer that decides nothing."""
+        await self.guard(partition, "on_exception", lambda: server_of(partition).on_exception(partition.tp, error))
+
+    async def answer(self, partition: Partition, name: str, callback: Callable[[], object]) -> Decision | None:
+        """Run a callback, and return its BatchResponse's outcome; None: no response."""
         response = await self.guard(partition, name, callback)
         if response is None:
             return None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from inspect import isawaitable
 from typing import Any, Protocol
 
-from inbound.channel.outcome import Outcome, decide
+from inbound.channel.processor_session import ProcessorSession
+from inbound.channel.response import Decision, decide
 from inbound.clock import Clock
 from inbound.errors import ProcessorError
 from inbound.partition.journal import Journal
@@ -23,25 +23,17 @@ from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
-#: How long a partition rests after its processor has failed.
 RETRY = Backoff(1.0, 60.0)
 
 #: Sends records of (topic, partition) to the dead-letter topic, with the reason; raises if it cannot.
 DeadLetters = Callable[[str, int, Sequence[Record], str], None]
 
 
-def loop_is_gone(error: BaseException, asynchronous: bool) -> bool:
-    """Say whether a callback ended because its event loop did. A plain one has no loop, and its errors are its own."""
-    return asynchronous and isinstance(error, GeneratorExit)
-
-
 class Served(Protocol):
-    """A processor and its kind: `inbound.partition.service.Service`, or a replay's own."""
+    """What has the processor: `inbound.partition.service.Service`, or a replay's own."""
 
     @property
     def processor(self) -> BatchEventProcessor: ...
-    @property
-    def asynchronous(self) -> bool: ...
 
 
 class Notes(Protocol):
@@ -51,24 +43,25 @@ class Notes(Protocol):
 
 
 class FailurePolicy:
-    """The channel's `on_error`. Called by workers."""
+    """The channel's reaction to failures of its processor. Called by workers."""
 
     def __init__(
-        self, *, settings: Settings, clock: Clock, service: Served, ledger_notes: Notes, journal: Journal,
-        dead_letters: DeadLetters | None,
+        self, *, settings: Settings, clock: Clock, session: ProcessorSession, service: Served, ledger_notes: Notes,
+        journal: Journal, dead_letters: DeadLetters | None,
     ) -> None:  # fmt: skip
         self._settings = settings
         self._clock = clock
+        self._session = session
         self._service = service
         self._ledger_notes = ledger_notes
         self._journal = journal
         self._dead_letters = dead_letters
 
-    async def failed(self, partition: Partition, batch: Batch, error: BaseException) -> Outcome:
+    async def failed(self, partition: Partition, batch: Batch, error: BaseException) -> Decision:
         """Return the outcome of a failed batch: on_exception's answer, else `on_error`'s."""
         failure = partition.failure
         if _abandoned(partition):
-            return Outcome(batch.first_offset, None)  # given up: its answer is not used any more
+            return Decision(batch.first_offset, None)  # given up: its answer is not used any more
         failure.attempts += 1
         failure.last_error = describe(error)
         first = batch.records[0].offset
@@ -77,7 +70,7 @@ class FailurePolicy:
             error = ProcessorError(f"{partition.tp}: {failure.last_error}")
         answer = await self._ask(partition, batch, error)
         if _abandoned(partition):  # while it was asked: nothing is given up or sent for it any more
-            return Outcome(batch.first_offset, None)
+            return Decision(batch.first_offset, None)
         if answer is not None:
             self._say(
                 partition, "failed", batch.first_offset, logging.WARNING,
@@ -89,8 +82,8 @@ class FailurePolicy:
         limit = self._settings.now.on_error.max_attempts
         if limit and failure.attempts >= limit:
             if len(batch) > 1:
-                # Find the record to blame: the batch again, one record at a time, each with attempts of its own. So an
-                # outage of what the processor needs gives up nothing but what fails while others succeed or time passes.
+                # Find the record to blame: redeliver the batch, one record at a time, each with its own attempts. So an
+                # outage of the processor's backend gives up only records that fail while others succeed or time passes.
                 failure.isolate_until = batch.next_offset
                 self._say(
                     partition, "isolating", batch.first_offset, logging.ERROR,
@@ -98,7 +91,7 @@ class FailurePolicy:
                     f"{batch.next_offset - 1} ({failure.last_error}); delivering them one by one",
                 )  # fmt: skip
                 failure.attempts = 0
-                return Outcome(batch.first_offset, None, reverted_from=batch.next_offset)
+                return Decision(batch.first_offset, None, reverted_from=batch.next_offset)
             return await self._give_up(partition, batch)
         wait = RETRY.delay(failure.attempts)
         self._say(
@@ -107,10 +100,10 @@ class FailurePolicy:
             f"{f' of {limit}' if limit else ''}: {failure.last_error}; not committed, tried again in {wait:.0f} s",
         )  # fmt: skip
         log.debug("%s: where it failed", partition.tp, exc_info=error)
-        return Outcome(batch.first_offset, None, reverted_from=batch.next_offset, wait=wait)
+        return Decision(batch.first_offset, None, reverted_from=batch.next_offset, wait=wait)
 
     def claim_failed(self, partition: Partition, error: BaseException) -> float:
-        """Return the clock time to call on_claim again. Infinity: the partition is held."""
+        """Return when to call on_claim again. Infinity: the partition is held."""
         failure = partition.failure
         if _abandoned(partition):
             return NEVER
@@ -134,7 +127,7 @@ class FailurePolicy:
         return self._clock.now() + wait
 
     def room_failed(self, partition: Partition, error: BaseException) -> float:
-        """Return when to ask again after `room` failed, as clock time."""
+        """Return the clock time to ask again after `room` failed."""
         failure = partition.failure
         failure.room_attempts, failure.failing = failure.room_attempts + 1, None
         failure.last_error = describe(error)
@@ -147,7 +140,7 @@ class FailurePolicy:
         return self._clock.now() + wait
 
     def hold_unclear(self, partition: Partition, told: str) -> None:
-        """Hold a partition whose commit may be about another topic."""
+        """Hold a partition whose commit may belong to another topic."""
         partition.failure.held = (
             f"the commit {partition.committed} is about topic id {partition.topic_id}, the brokers name {told}: whether that "
             "is one topic cannot be told. Say where to go on with `inbound offsets reset --group "
@@ -158,11 +151,10 @@ class FailurePolicy:
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    async def _ask(self, partition: Partition, batch: Batch, error: Exception) -> Outcome | None:
+    async def _ask(self, partition: Partition, batch: Batch, error: Exception) -> Decision | None:
         try:
-            response: object = (partition.served_by or self._service.processor).on_exception(partition.tp, error)
-            if self._service.asynchronous and isawaitable(response):
-                response = await response
+            processor = partition.served_by or self._service.processor
+            response = await self._session.call(lambda: processor.on_exception(partition.tp, error))
             if response is None:
                 return None
             return decide(
@@ -170,7 +162,7 @@ class FailurePolicy:
                 position=batch.next_offset, callback="on_exception",
             )  # fmt: skip
         except BaseException as failure:
-            if loop_is_gone(failure, self._service.asynchronous):
+            if self._session.loop_is_gone(failure):
                 raise
             self._say(
                 partition, "callback-failed", batch.first_offset, logging.ERROR,
@@ -178,8 +170,8 @@ class FailurePolicy:
             )  # fmt: skip
             return None
 
-    async def _give_up(self, partition: Partition, batch: Batch) -> Outcome:
-        """One record fails for good: do with it what `on_error.then` says."""
+    async def _give_up(self, partition: Partition, batch: Batch) -> Decision:
+        """Apply `on_error.then` to a record that fails for good."""
         failure = partition.failure
         then = self._settings.now.on_error.then
         offset = batch.records[0].offset
@@ -190,12 +182,12 @@ class FailurePolicy:
                 "on_error.then to skip or dead-letter"
             )
             self.hold(partition, "poison-event", offset)
-            return Outcome(batch.first_offset, None, reverted_from=batch.next_offset)
+            return Decision(batch.first_offset, None, reverted_from=batch.next_offset)
         if then == "dead-letter" and self._dead_letters is not None:
             problem = None
             try:
                 send = partial(self._dead_letters, batch.topic, batch.partition, batch.records, why)
-                if self._service.asynchronous:  # it waits for a broker, and the loop's other partitions need not
+                if self._session.asynchronous:  # it waits for a broker, and the loop's other partitions need not
                     import asyncio
 
                     await asyncio.get_running_loop().run_in_executor(None, send)
@@ -206,7 +198,7 @@ class FailurePolicy:
             except BaseException as error:  # also that it was cancelled: given up, or by the processor
                 problem = describe(error)
             if _abandoned(partition):
-                return Outcome(batch.first_offset, None)  # sent or not: the next claim reads the record again
+                return Decision(batch.first_offset, None)  # sent or not: the next claim reads the record again
             if problem is not None:
                 wait = RETRY.delay(failure.attempts)
                 failure.dead_letter_problem = f"offset {offset} could not be sent to the dead-letter topic: {problem}"
@@ -214,7 +206,7 @@ class FailurePolicy:
                     partition, "dead-letter-failed", offset, logging.ERROR,
                     f"{failure.dead_letter_problem}; tried again in {wait:.0f} s",
                 )  # fmt: skip
-                return Outcome(batch.first_offset, None, reverted_from=batch.next_offset, wait=wait)
+                return Decision(batch.first_offset, None, reverted_from=batch.next_offset, wait=wait)
         self._say(
             partition, "dead-lettered" if then == "dead-letter" else "skipped", offset, logging.ERROR,
             f"the record at offset {offset} is given up ({then}): {why}",
@@ -228,10 +220,10 @@ class FailurePolicy:
             reason=f"{then}: {why}",
         )
         failure.attempts, failure.dead_letter_problem = 0, None
-        return Outcome(batch.next_offset, _commit_after(partition, batch))
+        return Decision(batch.next_offset, _commit_after(partition, batch))
 
     def hold(self, partition: Partition, cause: str, offset: int | None) -> None:
-        """Say that `partition.held` stands: nothing is read before an operator acts."""
+        """Hold a partition: it is not read before an operator acts."""
         partition.failure.held_cause = cause
         self._say(partition, "held", offset, logging.ERROR, f"held: {partition.failure.held}", cause=cause)
 
@@ -240,20 +232,21 @@ class FailurePolicy:
 
 
 def _commit_after(partition: Partition, batch: Batch) -> int | None:
-    """Return the commit for a batch given up. None: the processor's next one covers it.
+    """Return the commit for a skipped batch; None: a later one.
 
-    1. The processor answers `next` for records that it collects; 2. the record behind that is given up; 3. the process dies. Were
-    the given-up record committed, so would be what was collected, and it is nowhere but in the memory of the dead.
+    1. The processor answers `next` for records that it collects; 2. the record behind that is given up; 3. the process
+    dies. Were the given-up record committed, so would be the collected ones, and they are only in the memory of the
+    dead process.
     """
     advanced = partition.position.advanced
     if advanced is None:
         return batch.next_offset
-    agreed = max(advanced, partition.position.deferred or 0)  # what the processor has said may be committed
+    agreed = max(advanced, partition.position.deferred or 0)  # the processor lets records before it be committed
     if agreed < batch.first_offset or batch.next_offset <= advanced:
         return None
     return batch.next_offset
 
 
 def _abandoned(partition: Partition) -> bool:
-    """Whether a partition was given up while its call runs. Asked again after each await."""
+    """Whether a partition was given up: checked after each await."""
     return partition.place is Place.ABANDONED

@@ -34,7 +34,7 @@ from inbound.partition.schedule import Schedule
 from inbound.partition.service import Service, Settings
 from inbound.processors.base import BatchEventProcessor, Context, is_async
 from inbound.processors.batch import Batch
-from inbound.processors.spans import Consumer
+from inbound.processors.spans import ConsumerName
 from inbound.runtime.driver import Driver, Wakeup
 from inbound.runtime.text import describe
 from inbound.topic_partition import TopicPartition
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Why a partition has not drained whose callback does not run, by its place.
+#: Why a partition without a running callback has not drained, by its place.
 _STUCK = {
     Place.LEAVING: "its owner node could not be deleted; it goes when the session expires",
     Place.SCHEDULED: "no worker was free for its last callback",
@@ -79,7 +79,7 @@ class InboundKafkaChannel:
         self._shared = resources.shared if type(processor).shares_loop else None
         loop = _loop_wakeup(resources, self._shared) if is_async(type(processor)) else None
         workers = Wakeup(config.workers + 1) if loop is None else loop
-        # On an event loop any number of turns are under way at a time.
+        # An event loop runs any number of turns at a time.
         most = config.workers if loop is None else sys.maxsize
         schedule = Schedule(resources.clock, workers.set, most, self._evaluate)
         clock, zk, paths = resources.clock, resources.controller.zk, GroupPaths(config.group)
@@ -99,7 +99,7 @@ class InboundKafkaChannel:
             meters=meters,
             ledger_notes=ledger_notes,
             service=Service(
-                processor, Consumer(config.group, consumer_id), journal, resources.tracing, processor.own_topics(options)
+                processor, ConsumerName(config.group, consumer_id), journal, resources.tracing, processor.own_topics(options)
             ),
             schedule=schedule,
             pause_state=PauseState(zk, schedule),
@@ -117,13 +117,13 @@ class InboundKafkaChannel:
             if self._event_loop
             else [Worker(self.parts, self.reader, self._turns) for _ in range(config.workers + 1)]
         )
-        self._helper: list[Driver] = []  # polls, where the workers do not: an event loop must not wait for a client
+        self._helper: list[Driver] = []  # polls beside an event loop, which must not wait for a client
         self._polling = Wakeup()
         if loop is not None:
             shared = self._shared
             self.read_apart(self._polling.set if shared is None else partial(shared.reading.wake, self.reader))
         self._worker_number = len(self.workers)
-        #: Processors that others have taken the place of; they are closed when no partition is with them any more.
+        #: Replaced processors; each is closed when it serves no partition any more.
         self._former: list[BatchEventProcessor] = []
         self._not_sent_by_former = 0
         self.membership = GroupMembership(
@@ -144,7 +144,10 @@ class InboundKafkaChannel:
         self.opened = False  # the processor is open; read by any thread
 
     def read_apart(self, wake: Callable[[], None]) -> None:
-        """Have another thread step `reader`, which `wake` wakes; no worker polls. Before the parts' first step."""
+        """Have another thread step `reader`, and no worker poll.
+
+        `wake` wakes that thread. Called before the parts' first step.
+        """
         self.parts.schedule.read_apart(wake)
         if self._event_loop is None:
             del self.workers[self.parts.settings.now.workers :]
@@ -156,7 +159,7 @@ class InboundKafkaChannel:
     # -- life --------------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Open the processor. An error of its `open` comes through: it cannot do its work."""
+        """Open the processor. Raises what its `open` raises."""
         parts = self.parts
         processor, context = parts.service.processor, self._make_context(self._options)
         self._context = context
@@ -187,7 +190,10 @@ class InboundKafkaChannel:
                 self.parts.committer.submit(Pending(self.parts, partition, mark))
 
     def _complete(self, callback: Callable[[], object]) -> None:
-        """Run `open` or `close` to its end. On the event loop, where there is one and it runs, else in this thread."""
+        """Run `open` or `close` to its end, on a running event loop.
+
+        Without one, in this thread.
+        """
         loop = self._event_loop
         if loop is not None and self._loop_runs:
             loop.run_there(callback)
@@ -204,7 +210,7 @@ class InboundKafkaChannel:
         return any(driver.thread.is_alive() for driver in self.drivers)
 
     def join(self) -> None:
-        """Take part in the group from now on."""
+        """Join the group."""
         self._resources.controller.add(self.membership)
         self._resources.wake_controller()
 
@@ -222,8 +228,9 @@ class InboundKafkaChannel:
             for i, worker in enumerate(self.workers)
         ]
         if self._event_loop is not None:
-            self._helper = [Driver(f"{self.name}-reader", self.reader, self._polling, parts.clock)]
-            self._helper[0].start()
+            helper = Driver(f"{self.name}-reader", self.reader, self._polling, parts.clock)
+            self._helper = [helper]
+            helper.start()
         for driver in self.drivers:
             driver.start()
         parts.mirror.start()
@@ -231,10 +238,10 @@ class InboundKafkaChannel:
     # -- changes while it runs: by one thread, not the parts' --------------------------------------------------------------
 
     def exchange(self, processor: BatchEventProcessor, options: object) -> None:
-        """Let another processor of the same class take over. Each partition changes between two batches.
+        """Replace the processor by another one of its class.
 
-        The old one gets on_stream_termination of each, and is closed by `clear_up` after its last callback. What
-        `open` of the new one raises comes through, and nothing has changed.
+        Each partition changes between two batches: the old processor gets its on_stream_termination, and is closed by
+        `clear_up` after its last callback. An error of the new one's `open` comes through, and changes nothing.
         """
         parts, context = self.parts, self._make_context(options)
         self._complete(lambda: processor.open(context))
@@ -283,10 +290,7 @@ class InboundKafkaChannel:
         self.parts.schedule.read_soon()
 
     def clear_up(self) -> bool:
-        """Close replaced processors, and forget workers that have ended.
-
-        Returns whether some are still at work.
-        """
+        """Close replaced processors, and forget ended workers. Returns whether some remain."""
         for processor in list(self._former):
             if not self.parts.schedule.served_by(processor):
                 self._former.remove(processor)
@@ -301,17 +305,17 @@ class InboundKafkaChannel:
             self.workers = [worker for worker, driver in pairs if driver not in ended]
             self.drivers = [driver for driver in self.drivers if driver not in ended]
             self.parts.worker_wakeup.waiters = len(self.workers)
-            self.parts.worker_wakeup.set_all()  # what they were woken for last may have been meant for another one
+            self.parts.worker_wakeup.set_all()  # an ended worker may have taken another one's wakeup
         return bool(self._former) or any(driver.stopping for driver in self.drivers)
 
     def report(self) -> None:
-        """Refresh the report of the channel's subscription, if it has one. Controller's thread."""
+        """Refresh the subscription's report, if there is one. Controller's thread."""
         report = self.membership.report
         if report.serves is not None and self.opened:
             report.refresh(self.parts.service.said("status"))
 
     def abandon(self) -> None:
-        """Abandon partitions that have not drained, without a commit. The log says where each hangs."""
+        """Abandon undrained partitions without a commit. The log shows their stacks."""
         self._abandon(self.held())
 
     def _abandon_one(self, partition: Partition, why: str) -> None:
@@ -365,7 +369,7 @@ class InboundKafkaChannel:
             log.error("channel %s: its ledger lacks the mark of a clean end: %s", self.name, error)
 
     def _end_turns(self, worker: AsyncWorker) -> bool:
-        """End what is under way on the event loop. Returns False where that does not come about in time."""
+        """End the turns on the event loop. Returns False on timeout."""
         if self._shared is not None:
             self._shared.loop.remove(worker)
             return not self._loop_runs or worker.cancel_turns_there()
@@ -386,27 +390,30 @@ class InboundKafkaChannel:
             log.error("channel %s: the processor's close failed: %s", self.name, describe(error))
             log.debug("channel %s: where it failed", self.name, exc_info=True)
 
-    # -- what operators and `inbound explain` ask of it --------------------------------------------------------------------
+    # -- for operators and `inbound explain` -------------------------------------------------------------------------
 
     async def leave_group(self) -> None:
         """Leave the group gracefully. Controller's thread."""
         await self.membership.leave_group()
 
     async def clear_up_group(self) -> None:
-        """Delete the nodes that are still ours after the group was left. Controller's thread."""
+        """Delete our remaining nodes after leaving the group. Controller's thread."""
         await self.membership.clear_up()
 
     def give_up(self, tp: TopicPartition, seconds: float | None) -> Call[bool]:
-        """Begin to release `tp`, and leave it to others; see `ReleaseCooldown.add`. Returns whether it was held. Any thread."""
+        """Begin to release `tp`, and leave it to others. Any thread.
+
+        Returns whether it was held; see `ReleaseCooldown.add`.
+        """
         return self.tasks.spawn(self.membership.give_up(tp, seconds), f"release of {tp}")
 
     def has_held(self, tp: TopicPartition) -> bool:
-        """Whether it holds a partition, or its journal still knows that it did. Any thread."""
+        """Whether it holds `tp`, or its journal knows `tp`. Any thread."""
         return self.parts.schedule.get(tp) is not None or bool(self.parts.journal.of(tp))
 
     @property
     def stopping(self) -> bool:
-        """Whether it ends. Any thread."""
+        """Whether the channel ends. Any thread."""
         return self.parts.service.stops
 
     def stop(self) -> None:
@@ -422,11 +429,11 @@ class InboundKafkaChannel:
         return self.parts.schedule.held()
 
     def note(self, kind: str, text: str, tp: TopicPartition | None = None, **facts: Any) -> None:
-        """Keep and log what happened; see `Journal.note`. Any thread."""
+        """Keep and log an event; see `Journal.note`. Any thread."""
         self.parts.journal.note(kind, text, tp, **facts)
 
     def bad_node(self, tp: TopicPartition) -> str | None:
-        """Return why a partition's nodes cannot be used; None if they can. Any thread."""
+        """Return why a partition's nodes are unusable; None: usable. Any thread."""
         return self.membership.backoff.problem(tp)
 
     def resets(self) -> list[ResetStatus]:
@@ -434,7 +441,7 @@ class InboundKafkaChannel:
         return self.membership.resets.status()
 
     def peek(self, partitions: Collection[TopicPartition]) -> None:
-        """Find out soon whether these have records that are not fetched. Any thread."""
+        """Find out soon whether these have unfetched records. Any thread."""
         self.reader.watching.ask(partitions)
         self.parts.schedule.read_soon()
 

@@ -28,7 +28,10 @@ class _Move(NamedTuple):
 
 
 class OutOfRange:
-    """Moves such partitions on, or holds them, as `on_truncation` says. Called by the worker that has the partition."""
+    """Moves partitions to a valid position, or holds them, by `on_truncation`.
+
+    Called by the worker that has the partition.
+    """
 
     def __init__(self, parts: Parts, reader: Reader, failures: FailurePolicy) -> None:
         self._parts = parts
@@ -53,10 +56,10 @@ class OutOfRange:
             self._schedule.put_back(partition, NEVER)
 
     def _move(self, partition: Partition, error: OffsetOutOfRangeError) -> None:
-        """Have it read where `on_truncation` says, or hold it.
+        """Read on where `on_truncation` says, or hold the partition.
 
-        A position that is moved over a cut is committed before the next batch. Else: 1. the commit stays behind the log's
-        end; 2. the log grows over it; 3. the next owner reads on there, and never what was published before it.
+        A position that is moved over a cut is committed before the next batch. Else: 1. the commit stays behind the
+        log's end; 2. the log grows over it; 3. the next owner reads on there, and never what was published before it.
         """
         move = self._after_cut(partition, error) if error.is_cut else self._after_retention(partition, error)
         if move is None:
@@ -150,7 +153,7 @@ class OutOfRange:
         )
 
     def _told(self, partition: Partition, error: OffsetOutOfRangeError) -> str:
-        """Return what is wrong, as the beginning of a sentence."""
+        """Return the problem, as the beginning of a sentence."""
         offset, what = error.offset, "commit" if partition.position.advanced == error.offset else "position"
         if partition.position.given_start == offset:
             if offset > error.end:
@@ -166,9 +169,9 @@ class OutOfRange:
     # -- ledger and log ------------------------------------------------------------------------------------------------
 
     def _note_cut(self, partition: Partition, error: OffsetOutOfRangeError, target: int | None) -> None:
-        """Note a cut in the ledger. Earlier deliveries say nothing of the records behind it.
+        """Note a cut in the ledger: earlier deliveries were of other records.
 
-        Where on_claim alone is beyond the log's end, nothing says that the log was cut.
+        If only the start from on_claim is beyond the log's end, the log need not have been cut.
         """
         wrong = (
             partition.position.given_start == error.offset

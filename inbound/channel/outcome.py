@@ -1,109 +1,32 @@
-"""Decides and carries out the consequences of a processor's answer."""
+"""Carries out the outcome of a processor's answer: moves, commits, waits."""
 
 from __future__ import annotations
 
 import logging
-from inspect import isawaitable
-from typing import NamedTuple
 
 from inbound.channel.commit import Pending
 from inbound.channel.parts import Parts
 from inbound.channel.reader import Reader
-from inbound.errors import BadResponseError
+from inbound.channel.response import Decision
 from inbound.partition.buffer import Chunk, Cut, record_size
 from inbound.partition.partition import Partition, Place
 from inbound.partition.schedule import NEVER
 from inbound.processors.base import BatchEventProcessor, acts_on_commits
-from inbound.processors.batch import Batch, BatchResponse, Verb
+from inbound.processors.batch import Batch
 from inbound.runtime.backoff import Backoff
-from inbound.topic_partition import TopicPartition
 
-
-class Outcome(NamedTuple):
-    """The consequences of one answer."""
-
-    position: int  # read on from here
-    commit: int | None  # and write this offset first
-    skipped: tuple[int, int] | None = None  # offsets that are passed over without a delivery: [from, to)
-    reverted_from: int | None = None  # the position was here before it went back
-    wait: float = 0.0  # seconds until the next read
-    max_bytes: int | None = None
-    commit_within: float | None = None  # seconds after which `position` is to be committed at the latest
-
-
-def decide(
-    tp: TopicPartition,
-    response: object,
-    *,
-    committed: int | None,
-    first: int,
-    position: int,
-    callback: str = "on_next_batch",
-) -> Outcome:
-    """Return the outcome of `response` to a batch. It began at `first` and ended before `position`.
-
-    `committed` is the offset in ZooKeeper. With no batch (an answer of on_idle or on_stream_termination), `first` is
-    the commit: all records delivered since then count as the batch.
-
-    Raises:
-        BadResponseError: no BatchResponse, or an offset that may not be used; the message says which may.
-    """
-    if not isinstance(response, BatchResponse):
-        awaited = f"; await it in `async def {callback}`" if isawaitable(response) else ""
-        raise BadResponseError(
-            f"{tp}: {callback} returned {response!r}{awaited}; return BatchResponse.advance(), .revert() or .next()"
-        )
-    floor = committed if committed is not None else first
-    offset = response.offset
-    if response.verb is Verb.ADVANCE:
-        target = position if offset is None else offset
-        if target < floor and offset is None:
-            # Records that a revert went back over are read again; the commit is further on and stays.
-            return Outcome(target, None, wait=response.wait, max_bytes=response.max_bytes)
-        if target < floor:
-            raise BadResponseError(f"{tp}: advance({target}) is below the commit {floor}; to read again use revert()")
-        if target > position and not response.skip:
-            raise BadResponseError(
-                f"{tp}: advance({target}) is past the batch, which ends before {position}; use skip=True to skip records"
-            )
-        skipped = (position, target) if target > position else None
-        commit = target if target != committed else None
-        # An answer for a part of the batch shows in the ledger by its commit; one for none of it needs the note.
-        back = position if commit is None and target < position else None
-        return Outcome(target, commit, skipped, back, response.wait, response.max_bytes)
-    if response.verb is Verb.REVERT:
-        # Where reading had gone back below the commit, the batch is all that can be given back.
-        target = min(floor, first) if offset is None else offset
-        if target > position:
-            raise BadResponseError(
-                f"{tp}: revert({target}) is past the batch, which ends before {position}; use advance()"
-            )
-        back = position if target < position else None
-        return Outcome(target, None, None, back, response.wait, response.max_bytes)
-    target = position if offset is None else offset
-    return Outcome(
-        target,
-        None,
-        skipped=(position, target) if target > position else None,
-        reverted_from=position if target < position else None,
-        wait=response.wait,
-        max_bytes=response.max_bytes,
-        commit_within=response.commit_within,
-    )
-
-
-#: A rest that is asked for is noted from so many seconds on.
+#: Seconds from which on a requested wait is noted in the journal.
 LONG_WAIT = 1.0
-#: Batches that wait for on_batch_processed are kept, with their records: of all partitions as much as is read ahead, of one no more
-#: than this part of it. Then all that is on its way lands first.
+#: Batches that wait for on_batch_processed keep their records: all partitions together as much as `prefetch_bytes`, one at
+#: most this part of it. Beyond it the commits in flight land first.
 KEPT = 8
-#: A processor that goes back to the same offset, and commits nothing, gets the batch at once so many times. Then it rests: it
-#: would take a core, and write megabytes of ledger a second.
+#: A processor that reverts to the same offset, without a commit, gets the batch at once so many times. Then it backs off: else
+#: it would use up a core, and write megabytes of ledger a second.
 FREE_REVERTS, REST = 10, Backoff(0.01, 1.0)
 
 
 class Outcomes:
-    """Carries out answers for partitions that are running. Called by the owner of their place."""
+    """Carries out answers for running partitions. Called by their owner."""
 
     def __init__(self, parts: Parts, reader: Reader) -> None:
         self._parts = parts
@@ -112,7 +35,7 @@ class Outcomes:
         self._reader = reader
 
     def apply(
-        self, partition: Partition, outcome: Outcome, batch: Batch | None, cut: Cut | None, reason: str = "processor"
+        self, partition: Partition, outcome: Decision, batch: Batch | None, cut: Cut | None, reason: str = "processor"
     ) -> None:
         """Carry an outcome out, and pass the partition on."""
         if partition.place is Place.ABANDONED:
@@ -153,7 +76,10 @@ class Outcomes:
             self._schedule.await_records(partition, partition.quiet.idle_since + self._parts.settings.now.idle_time)
 
     def commit(self, partition: Partition, offset: int, batch: Batch | None = None, size: int = 0) -> None:
-        """Have what is before `offset` committed; the caller passes the partition on. `size`: of the batch's records, in bytes."""
+        """Commit records before `offset`; the caller passes the partition on.
+
+        `size`: of the batch's records, in bytes.
+        """
         cut, advanced = partition.known_cut(), partition.position.advanced
         if cut is not None and cut < offset:
             if advanced is not None and cut <= advanced:
@@ -177,7 +103,7 @@ class Outcomes:
         kept = partition.kept_bytes
         if (
             position < partition.failure.isolate_until
-            # Reading has gone back below what is on its way to the commit: a crash would repeat what is read now, too.
+            # Reading has gone back below the commits in flight: a crash would repeat the records read now, too.
             or (advanced is not None and position < advanced)
             or partition.noted
             or (kept and kept > config.reader.prefetch_bytes // max(KEPT, self._schedule.count))
@@ -202,8 +128,8 @@ class Outcomes:
         partition.problem = None  # it was about the position before the jump
         self._reader.jump(partition)
 
-    def note(self, partition: Partition, outcome: Outcome, reason: str = "processor") -> None:
-        """Tell ledger and journal where it skips, or goes back."""
+    def note(self, partition: Partition, outcome: Decision, reason: str = "processor") -> None:
+        """Note skips and reverts in ledger and journal."""
         epoch = partition.fence.epoch
         if outcome.skipped is not None:
             low, high = outcome.skipped

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """Resources that a channel is given; each can be a fake."""
+    """The resources that a channel is given; each can be a fake."""
 
     clock: Clock
     controller: KafkaController
@@ -42,7 +42,7 @@ class Resources:
     owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False
     connect_mirror: Connect | None = None  # makes the client that offsets are mirrored with
     new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None  # for an asynchronous processor; None: a real one
-    shared: Shared | None = None  # the event loop and the reading that it shares with other channels
+    shared: Shared | None = None  # the event loop and the readers shared with other channels
     tracing: Tracing = NO_TRACING
 
 
@@ -56,7 +56,7 @@ class Consumed:
 
 @dataclass(eq=False, kw_only=True)
 class Parts(MemberParts):
-    """Made by `InboundKafkaChannel`, for what polls, delivers and commits."""
+    """The parts that poll, deliver and commit. Made by `InboundKafkaChannel`."""
 
     worker_wakeup: Wakeup
     committer: Committer  # of all channels on the connection

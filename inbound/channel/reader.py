@@ -1,4 +1,7 @@
-"""Reads all of a channel's partitions with one client. One thread at a time uses it."""
+"""Reads all of a channel's partitions with one client.
+
+One thread at a time uses it.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +20,18 @@ from inbound.partition.partition import Fate, Partition, Place
 from inbound.partition.topics import Topics
 from inbound.topic_partition import TopicPartition
 
-#: A poll never waits longer than this, so that a newly claimed partition need not either.
+#: The longest poll in seconds, as a newly claimed partition waits for its end.
 MAX_POLL = 0.1
 POLL_WHILE_PAUSED = 0.025
-#: While partitions are being claimed, polls are shorter for so long: what is claimed is read at once. Seconds.
+#: Seconds for which polls are shorter while partitions are being claimed, to read these at once, and their length.
 EXPECTING, POLL_WHILE_EXPECTING = 1.0, 0.02
-#: How soon brokers that did not answer a question are asked again, in seconds.
+#: Seconds until silent brokers are asked again.
 ASK_AGAIN = 1.0
 RETRY = 0.5
-#: While records come, partitions are looked at so often: which are gone, which have enough read ahead. A command, or a
-#: partition that has records in its buffer already, is looked at with the next poll.
+#: Seconds between looks at the partitions while records come: which are gone, which have full buffers. A command, or a
+#: partition with records in its buffer already, is looked at with the next poll.
 LOOK = 0.01
-#: When nothing has come for so long, the client is left alone until something does, or for the longer time. Seconds.
+#: Seconds without records after which the client is left alone until it wakes us, or for the longer time.
 IDLE_AFTER, IDLE_LOOK = 1.0, 2.0
 
 
@@ -49,27 +52,30 @@ class Reader:
         self._streams: dict[TopicPartition, Stream] = {}
         self._retry_at = 0.0
         self._look_at = 0.0
-        self._look_soon = True  # a command has come, or what came may be too much
-        self._some_outside = False  # positions that cannot be read on from are to be judged
+        self._look_soon = True  # a command has come, or a buffer may be full
+        self._some_outside = False  # some positions outside the log are not judged yet
         self._reading = False  # whether a partition is fetched
         self._ask_at = 0.0
         self._throttle = Throttle(parts.settings, parts.schedule)
         self._expecting_until = 0.0
-        self.some_paused = False  # whether partitions have enough read ahead: they wait for room in their buffers
-        self._active_at = 0.0  # when something came, or was asked for, last
+        self.some_paused = False  # whether partitions wait for room in their buffers
+        self._active_at = 0.0  # when records last came, or were asked for
         self.watching = Watching()
         self.problem: str | None = None  # why Kafka cannot be read; None while it can
-        self._other: Callable[[], LogClient] | None = None  # makes the client that takes the place of this one
-        self._read_on = self._reconnected = False  # partitions are to be read on where they are; as the client is new
+        self._other: Callable[[], LogClient] | None = None  # makes the client that replaces this one
+        self._read_on = self._reconnected = False  # positions must be set again; because the client is new
 
     # -- called by others --------------------------------------------------------------------------------------------
 
     def expect(self) -> None:
-        """Partitions are about to be claimed."""
+        """Poll shortly for a while: partitions are about to be claimed."""
         self._expecting_until = self._clock.now() + EXPECTING
 
     def open(self, partition: Partition) -> None:
-        """Begin to read a claimed partition. A processor that gives starts is asked for it first."""
+        """Begin to read a claimed partition.
+
+        A processor that gives starts is asked for its start first.
+        """
         if self._parts.service.gives_starts and not partition.position.placed:
             partition.position.delivered = partition.committed or 0
             self._schedule.start(partition)  # to a worker, and from there to here again
@@ -86,14 +92,14 @@ class Reader:
         self._command()
 
     def reconnect(self, connect: Callable[[], LogClient]) -> None:
-        """Read on with another client. Partitions, and what is read ahead of them, stay. Any thread."""
+        """Read on with another client; partitions and buffers stay. Any thread."""
         with self._lock:
             self._other = connect
         self._command()
 
     @property
     def trouble(self) -> str | None:
-        """The problem of the client that was asked for last. None: records come. Any thread."""
+        """The newest client's problem; None: records come. Any thread."""
         if self._client is None or self._other is not None or not self.topics.known:
             return self.problem or "not connected to Kafka yet"
         return self.problem
@@ -103,7 +109,10 @@ class Reader:
         self._schedule.read_soon()
 
     def taken(self, partition: Partition) -> None:
-        """Note that records have left a buffer, and look for room. Not at each small batch. Any thread."""
+        """Look for room after records left a buffer. Any thread.
+
+        Small batches do not wake the reader each time.
+        """
         bound = self._throttle.resumes_at
         if self.some_paused and partition.buffer.size <= bound:
             stream = self._streams.get(partition.tp)
@@ -111,17 +120,17 @@ class Reader:
                 self._schedule.read_soon()
 
     def stream_of(self, partition: Partition) -> Stream | None:
-        """Return a partition's stream; None while it is not read. Any thread, for looking only."""
+        """Return a partition's stream, read-only; None: not read. Any thread."""
         stream = self._streams.get(partition.tp)
         return stream if stream is not None and stream.partition is partition else None
 
     @property
     def read_ahead(self) -> int:
-        """The bytes that are read ahead, before the last turn's poll. Any thread."""
+        """Bytes that are read ahead, before the last turn's poll. Any thread."""
         return self._throttle.read_ahead
 
     def brokers(self) -> list[BrokerFigures]:
-        """Return what the client has measured of its requests, by broker. Any thread."""
+        """Return the client's measurements of its requests, by broker. Any thread."""
         return list(client.figures()) if (client := self._client) is not None else []
 
     def close(self) -> None:
@@ -132,7 +141,7 @@ class Reader:
     # -- the part ----------------------------------------------------------------------------------------------------
 
     def run_once(self, seconds: float = MAX_POLL) -> float | None:
-        """Read for at most so many seconds. Returns when to do so again."""
+        """Read for at most so many seconds. Returns when to read again."""
         now = self._clock.now()
         if self._other is not None:
             self._let_go()
@@ -163,7 +172,7 @@ class Reader:
         return min(self.topics.due, self._clock.now() + MAX_POLL) if waiting else self.topics.due
 
     def _look_around(self, now: float) -> None:
-        """Do what is to be done between two polls, for all partitions."""
+        """Refresh topics, streams and back-pressure between two polls."""
         self._look_soon = False
         try:
             if self._client is None:
@@ -202,7 +211,7 @@ class Reader:
         assert self._client is not None
         if not self._reconnected:
             self._forget(self._left())
-        for tp in self._left():  # a new client has not heard of them
+        for tp in self._left():  # a new client does not know them
             del self._streams[tp]
         self._read({tp: (stream.partition, stream.next_offset) for tp, stream in self._streams.items()})
         self._client.pause([tp for tp, stream in self._streams.items() if stream.paused])
@@ -211,7 +220,7 @@ class Reader:
         self._read_on = self._reconnected = False
 
     def _poll(self, now: float, seconds: float) -> bool:
-        """Take in what has come. Returns whether the client says when something comes: until then it is left alone."""
+        """Take in fetched records. Returns whether the client wakes us for more."""
         assert self._client is not None
         asking = self.some_paused or self._opening or self.topics.asking
         idle = self._client.pushes or (self._client.wakes and not asking and now >= self._active_at + IDLE_AFTER)
@@ -222,7 +231,7 @@ class Reader:
         wait, wake = min(longest, seconds, self._parts.settings.now.reader.idle_wait), self._schedule.read_soon
         try:
             polled = self._client.poll(0.0, wake) if idle else self._client.poll(wait)
-        except BaseException as error:  # but for the first, a defect: the records in hand are lost, and passed
+        except BaseException as error:  # other than BrokerUnavailableError, a defect: records in hand are lost
             self._read_on |= not isinstance(error, BrokerUnavailableError)
             self._look_soon = True
             raise
@@ -333,14 +342,14 @@ class Reader:
         """Have the client read partitions from these positions, and compare leader epochs."""
         assert self._client is not None
         self._active_at = self._clock.now()
-        # Also where a processor goes on behind what was read, as the log may have been cut before that: see `_diverged`.
+        # Also where a processor goes on beyond the records read, as the log may have been cut before that: see `_diverged`.
         self._client.read(
             {tp: position for tp, (_, position) in wanted.items()},
             {tp: p.position.read.leader_epoch for tp, (p, _) in wanted.items() if p.position.read is not None},
         )
 
     def _ask_ranges(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
-        """Ask for the logs' limits. A broker that does not answer is not asked again at once: the others are read on."""
+        """Ask for the logs' limits, silent brokers at most once a second."""
         assert self._client is not None
         now = self._clock.now()
         if not partitions or now < self._ask_at:
@@ -354,7 +363,7 @@ class Reader:
             return {}
 
     def _apply_jumps(self) -> None:
-        """Read on where partitions have jumped to. A jump leaves the queue when the client has taken it."""
+        """Read on at new positions; a jump stays queued until taken."""
         with self._lock:
             jumps = list(self._jumps)
         if not jumps:
@@ -363,7 +372,7 @@ class Reader:
         generations: dict[TopicPartition, int] = {}
         for partition in jumps:
             stream = self._streams.get(partition.tp)
-            # One entry may already have brought what a second one asks for: read it twice, and records come twice.
+            # One entry may already have brought the records of a second one: read again, they would come twice.
             generation = partition.buffer.generation
             if stream is not None and stream.partition is partition and stream.generation != generation:
                 wanted[partition.tp], generations[partition.tp] = (partition, partition.position.delivered), generation
@@ -383,7 +392,7 @@ class Reader:
             stream.outside is None and stream.partition.problem is None and not self.topics.is_another(stream.partition)
         )
 
-    # -- what came ---------------------------------------------------------------------------------------------------
+    # -- fetched records ---------------------------------------------------------------------------------------------
 
     def _feed(self, poll: Poll) -> None:
         ready, again = [], dict[TopicPartition, tuple[Partition, int]]()
@@ -391,7 +400,7 @@ class Reader:
         for tp, fetched in poll.fetched.items():
             stream = self._streams.get(tp)
             if stream is None or stream.generation != stream.partition.buffer.generation:
-                continue  # read for a position that is not wanted any more; the jump is in the queue
+                continue  # read for an outdated position; the jump is in the queue
             partition = stream.partition
             partition.position.high_watermark, stream.heard_at = fetched.high_watermark, now
             partition.stall.read_error = None
@@ -402,10 +411,10 @@ class Reader:
                 chunk = Chunk(fetched.records, fetched.next_offset, fetched.size)
                 if partition.buffer.add(chunk, stream.generation):
                     ready.append(partition)
-                    self._look_soon |= partition.buffer.size > fetched.size  # what came before is not delivered yet
+                    self._look_soon |= partition.buffer.size > fetched.size  # earlier records are not delivered yet
         for tp, unreadable in poll.unreadable.items():
             stream = self._streams.get(tp)
-            # The next client may read it: it is asked for with other bounds, perhaps.
+            # The next client may read it, perhaps with other bounds.
             if self._other is not None or stream is None or stream.generation != stream.partition.buffer.generation:
                 continue
             if stream.is_to_be_fetched_again(unreadable, self._parts.journal):
@@ -416,7 +425,7 @@ class Reader:
         for tp, error in poll.failed.items():
             if (stream := self._streams.get(tp)) is not None:
                 stream.fails(error, self._parts.journal)
-        if ready:  # before a question to the client, which may raise: nothing else makes them due
+        if ready:  # before calls of the client, which may raise: no other code makes them due
             self._schedule.feed(ready)
         for tp, offset in poll.out_of_range.items():
             self._set_outside(tp, Outside(offset))
@@ -425,7 +434,7 @@ class Reader:
         if again:
             self._read(again)
 
-    # -- positions that cannot be read on from ------------------------------------------------------------------------
+    # -- positions outside the log -----------------------------------------------------------------------------------
 
     def _diverged(self, tp: TopicPartition, end: int | None) -> None:
         """Judge a position that a known leader's records do not reach.
@@ -443,7 +452,7 @@ class Reader:
             self._set_outside(tp, Outside(position, end))
 
     def _set_outside(self, tp: TopicPartition, outside: Outside) -> None:
-        """Pause a partition until it is known what became of its log."""
+        """Pause a partition until the reader knows what happened to its log."""
         stream = self._streams.get(tp)
         if stream is None or stream.partition.problem is not None:
             return
@@ -453,9 +462,9 @@ class Reader:
         self._look_soon = self._some_outside = True
 
     def _judge_outside(self) -> None:
-        """Find out what became of the logs. They are recreated, deleted by retention, or cut. The worker acts on it.
+        """Find out whether logs were recreated, shortened by retention, or cut.
 
-        That the log holds the position, and can be read on, is no reason to: it was cut, and has grown again.
+        The worker acts on it. A log that holds the position may still have been cut, and have grown again.
         """
         found = {tp: stream for tp, stream in self._streams.items() if stream.outside is not None}
         same = {tp: stream for tp, stream in found.items() if stream.is_same_topic(self.topics)}

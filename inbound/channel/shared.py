@@ -1,4 +1,4 @@
-"""The event loop and the readers that channels of one process share."""
+"""The event loop and the readers that a process's channels share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from inbound.channel.async_worker import LONGEST_WAIT, AsyncWorker, LoopWakeup, 
 from inbound.channel.reader import MAX_POLL, Reader
 from inbound.clock import Clock
 from inbound.kafka.base import BrokerFigures, LogClient, combined_figures
-from inbound.kafka.clients.shared_log import TURN, ChannelView, SharedLog
+from inbound.kafka.clients.shared_log import TURN, SharedLog, SharedLogClient
 from inbound.runtime.driver import DaemonThreads, Driver, Wakeup
 
 
@@ -26,7 +26,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 class Shared:
-    """A shared loop and reading. Their threads run from the first channel's start until `close`."""
+    """A shared loop and reading, with threads from the first channel on."""
 
     def __init__(self, clock: Clock, new_loop: Callable[[], asyncio.AbstractEventLoop] = new_event_loop) -> None:
         self.loop = SharedLoop(clock, new_loop)
@@ -66,12 +66,12 @@ class SharedLoop:
         self._workers: tuple[AsyncWorker, ...] = ()
 
     def wakeup_of_one(self) -> LoopWakeup:
-        """Return what wakes its thread for one channel."""
+        """Return the wakeup of one channel."""
         return LoopWakeup(self.loop, self.wakeup.set)
 
     @property
     def running(self) -> bool:
-        """Whether its thread runs it."""
+        """Whether the loop's thread runs."""
         return self.driver.thread.is_alive()
 
     def add(self, worker: AsyncWorker) -> None:
@@ -97,7 +97,7 @@ class SharedLoop:
         return self._clock.now()
 
     def close(self) -> None:
-        """End the thread and close the loop. No channel needs it any more."""
+        """End the thread and close the loop, after the last channel."""
         self.driver.stop()
         if self.driver.join(5.0):
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
@@ -106,7 +106,7 @@ class SharedLoop:
 
 log = logging.getLogger(__name__)
 
-#: A reader that has a defect rests so long, in seconds, as a driver would have it.
+#: Seconds until a reader's next step after a defect, as for a driver.
 REST = 1.0
 
 
@@ -123,28 +123,28 @@ class SharedReading:
         self._logs: dict[object, SharedLog] = {}
 
     def add(self, reader: Reader) -> None:
-        """Step it from now on. Any thread."""
+        """Step a reader from now on. Any thread."""
         with self._lock:
             self._due[reader] = 0.0
         self._wakeup.set()
 
     def remove(self, reader: Reader) -> None:
-        """Step it no more; when this returns, it is in no step. Any thread."""
+        """Step a reader no more; on return it is idle. Any thread."""
         with self._lock:
             self._due.pop(reader, None)
 
     def wake(self, reader: Reader) -> None:
-        """There is something to do for it. Any thread."""
+        """Step a reader soon. Any thread."""
         self._woken.append(reader)
         self._wakeup.set()
 
-    def connector(self, key: object, make: Callable[[], LogClient]) -> Callable[[], ChannelView]:
-        """Return a function that makes views of the log of this key. `make` makes a client for it.
+    def connector(self, key: object, make: Callable[[], LogClient]) -> Callable[[], SharedLogClient]:
+        """Return a function that makes views of the log of `key`.
 
-        The function that it returns is for the reading thread, and may raise BrokerUnavailableError.
+        `make` makes a client for it. The function is for the reading thread, and may raise BrokerUnavailableError.
         """
 
-        def connect() -> ChannelView:
+        def connect() -> SharedLogClient:
             if key not in self._logs:
                 self._logs[key] = SharedLog(make, self._clock, self._wakeup.set)
             return self._logs[key].view()
@@ -152,11 +152,11 @@ class SharedReading:
         return connect
 
     def brokers(self) -> list[BrokerFigures]:
-        """Return what its clients have measured of their requests, by broker. Any thread."""
+        """Return its clients' measurements of requests, by broker. Any thread."""
         return combined_figures(one for shared in list(self._logs.values()) for one in shared.figures())
 
     def run_once(self) -> float | None:
-        """Step who has something to do, then take in what has come."""
+        """Step the readers that are due or woken, then take in records."""
         woken, now = set[Reader](), self._clock.now()
         while self._woken:
             woken.add(self._woken.popleft())
@@ -191,5 +191,5 @@ class SharedReading:
             shared.close()
 
 
-#: How many calls of `asyncio.to_thread` run at a time, as many as asyncio allows on a large machine.
+#: Concurrent calls of `asyncio.to_thread`: as many as asyncio allows on a large machine.
 TO_THREAD = 32

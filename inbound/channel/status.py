@@ -11,7 +11,7 @@ from inbound.processors.base import paces
 
 
 def partition_status(partition: Partition, parts: Parts) -> PartitionStatus:
-    """Return a snapshot. Any thread."""
+    """Return a partition's status. Any thread."""
     return PartitionStatus(
         topic=partition.tp.topic,
         partition=partition.tp.partition,
@@ -41,7 +41,10 @@ def partition_status(partition: Partition, parts: Parts) -> PartitionStatus:
 def channel_status(
     parts: Parts, membership: GroupMembership, reader: Reader, *, coordinator: str, not_sent: int | None, removed: bool
 ) -> ChannelStatus:
-    """Return a channel's status. `not_sent` is None until its processor is open. Any thread."""
+    """Return a channel's status. Any thread.
+
+    `not_sent` is None until its processor is open.
+    """
     held = sorted(parts.schedule.held(), key=lambda p: p.tp)
     totals = dict(parts.consumed)
     return ChannelStatus(

@@ -1,4 +1,4 @@
-"""Partitions that are being read: back-pressure, and problems that a client misses."""
+"""Partitions being read: back-pressure, and problems that a client misses."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from inbound.partition.service import Settings
 from inbound.partition.topics import Topics
 from inbound.topic_partition import TopicPartition
 
-#: Fetches are not made smaller than this, in bytes, however many partitions share the prefetch.
+#: The smallest fetch in bytes, however many partitions share the prefetch.
 SMALLEST_FETCH = 16 * 1024
-#: How often a batch that comes broken is fetched again before its partition is held.
+#: Refetches of a broken batch before its partition is held.
 BROKEN_AGAIN = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """A position that cannot be read on from, as the client told."""
+    """A position outside the log."""
 
     offset: int
-    cut: int | None = None  # from where on the log holds other records than were read, if the brokers can tell
+    cut: int | None = None  # the offset from which the log holds other records than were read, if known
 
 
 @dataclass(eq=False)
@@ -37,14 +37,14 @@ class Stream:
     partition: Partition
     generation: int
     paused: bool = False
-    next_offset: int = 0  # where the client reads on, of what came into the buffer
-    heard_at: float = 0.0  # clock time at which the log's end was heard last
-    outside: Outside | None = None  # paused until it is found out what became of the log
-    question: int | None = None  # asked because of that: is it the same topic still?
-    broken: int = 0  # how often in a row the batch there came broken
+    next_offset: int = 0  # after the last record in the buffer
+    heard_at: float = 0.0  # clock time of the last answer about the log's end
+    outside: Outside | None = None  # paused until the log's fate is known
+    question: int | None = None  # the number of the question to the brokers whether the topic is the same
+    broken: int = 0  # broken fetches of the same batch in a row
 
     def is_to_be_fetched_again(self, error: UnreadableBatchError, journal: Journal) -> bool:
-        """Whether to fetch a broken batch again. It may be whole at another broker."""
+        """Whether to refetch a broken batch: another broker may have it whole."""
         if not error.broken or self.broken >= BROKEN_AGAIN:
             return False
         self.broken += 1
@@ -52,9 +52,9 @@ class Stream:
         return True
 
     def is_same_topic(self, topics: Topics) -> bool:
-        """Whether the topic is still the claimed one. The brokers are asked before a log counts as cut.
+        """Whether the brokers confirm that the topic is still the claimed one.
 
-        If it is not, the controller releases or reclaims the partition.
+        Asked before a log counts as cut. If it is not, the controller releases or reclaims the partition.
         """
         if self.question is None and self.partition.topic_id is not None:
             self.question = topics.ask()
@@ -63,7 +63,7 @@ class Stream:
         return topics.found.get(self.partition.tp.topic) is not None and not topics.is_another(self.partition)
 
     def fails(self, error: Exception, journal: Journal) -> None:
-        """Take note that it could not be read, and is tried again."""
+        """Note that the partition could not be read, and is retried."""
         partition, said = self.partition, f"{type(error).__name__}: {error}"
         if partition.stall.read_error != said:
             self._say(journal, f"cannot be read: {error}; trying again", partition.position.delivered)
@@ -75,18 +75,18 @@ class Stream:
 
 
 class Throttle:
-    """Pauses what has enough read ahead, resumes what ran low. For the one thread that uses the client."""
+    """Pauses partitions with full buffers, resumes others. Used by the reading thread."""
 
     def __init__(self, settings: Settings, schedule: Schedule) -> None:
         self._settings = settings
         self._schedule = schedule
         self._fetch_bytes = 0
-        self.read_ahead = 0  # bytes that buffers and what the client has put aside take in memory, as of the last turn
-        #: A paused partition whose buffer has no more bytes than this may go on; infinity: that depends on the others', too.
+        self.read_ahead = 0  # bytes in memory of buffers and of records that the client has put aside, at the last look
+        #: A paused partition may resume at this buffer size; infinity: it depends on other partitions, too.
         self.resumes_at = float("inf")
 
     def another_client(self) -> None:
-        """Forget what the client before was told."""
+        """Forget the settings of the previous client."""
         self._fetch_bytes = 0
 
     def apply(
@@ -95,12 +95,13 @@ class Throttle:
         streams: Mapping[TopicPartition, Stream],
         may_be_read: Callable[[Stream], bool],
     ) -> None:
-        """Pause and resume. A stream's `paused` says what the client was told: it may raise at any call.
+        """Pause and resume partitions. A stream's `paused` is the client's state.
 
-        The bound is for the whole channel, less what the client itself holds. Half of it is room to read ahead, the other
-        half is for what fetches may still bring: one fetch brings at most `share` of a partition. While there is room, a
-        busy partition may take a quarter of it; when it is crowded, each is held to its share. So stalled partitions never
-        keep the others from being read, and all together stay within the bound, with eight partitions as with a thousand.
+        The client may raise at any call. The bound is for the whole channel, less what the client itself holds. Half of
+        it is room to read ahead, the other half is for what fetches may still bring: one fetch brings at most `share`
+        of a partition. While there is room, a busy partition may take a quarter of it; when it is crowded, each is held
+        to its share. So stalled partitions never keep the others from being read, and all together stay within the
+        bound, with eight partitions as with a thousand.
         """
         settings = self._settings.now.reader
         if not streams:
@@ -125,7 +126,7 @@ class Throttle:
         self.resumes_at = float("inf") if crowded or full else limit // 2
         for tp, stream in streams.items():
             buffer, held = stream.partition.buffer, channel_paused or stream.partition.failure.held is not None
-            # Small records take more than their bytes: where it is crowded, that counts.
+            # Small records take more memory than their bytes: that counts while crowded.
             size = buffer.size + (client.record_bytes * buffer.records if crowded else 0)
             if not stream.paused and (size >= limit or held):
                 pause.append(tp)
@@ -141,7 +142,7 @@ class Throttle:
             streams[tp].paused = False
 
 
-#: How often it is asked where a log ends of which nothing is fetched, and how often it is looked whether one is due. Seconds.
+#: Seconds between questions for the end of a log without fetches, and between looks for due ones.
 ENDS_INTERVAL, ENDS_LOOK = 5.0, 1.0
 
 
@@ -157,7 +158,10 @@ class Read(Protocol):
 
 
 class Watching:
-    """Writes its findings into `stall` of the partitions, and into `unled`. The reading thread's, but for `ask`."""
+    """Looks for log ends, unfetched records and silent leaders.
+
+    Writes them to `stall` of the partitions, and to `unled`. The reading thread's, but for `ask`.
+    """
 
     def __init__(self) -> None:
         self._asked: Collection[TopicPartition] = ()
@@ -166,7 +170,7 @@ class Watching:
         self.unled: Mapping[TopicPartition, float] = {}
 
     def ask(self, partitions: Collection[TopicPartition]) -> None:
-        """Find out, with the next step, whether these have unfetched records. Any thread."""
+        """Find out, with the next step, about unfetched records. Any thread."""
         self._asked = partitions
 
     def look(
@@ -176,7 +180,7 @@ class Watching:
         now: float,
         wake: Callable[[], None],
     ) -> None:
-        """Take in the answers about the asked partitions. `wake` is called when others come."""
+        """Take in answers about unfetched records; `wake` is called for later ones."""
         if not self._asked:
             return
         read = [tp for tp in self._asked if (stream := streams.get(tp)) is not None and not stream.paused]
@@ -199,7 +203,7 @@ class Watching:
         now: float,
         ask: Callable[[list[TopicPartition]], Mapping[TopicPartition, LogRange]],
     ) -> None:
-        """Ask for the log ends of paused partitions. Their lag grows without fetches."""
+        """Ask for the log ends of paused partitions, to know their lag."""
         if now < self._ends_due:
             return
         self._ends_due = now + ENDS_LOOK
@@ -208,7 +212,7 @@ class Watching:
             streams[tp].partition.stall.log_end, streams[tp].heard_at = limits.end, now
 
     def look_at_leaders(self, client: LogClient, now: float) -> None:
-        """Take note of the leaders as the last poll saw them."""
+        """Note the partitions whose leader did not answer the last poll."""
         unled = client.unled()
         if unled or self.unled:
             self.unled = {tp: self.unled.get(tp, now) for tp in unled}

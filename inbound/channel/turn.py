@@ -1,47 +1,44 @@
 """One turn of a partition: its callbacks, and at most one batch.
 
-What is due is decided here, and done but for batches, which `inbound.channel.delivery` delivers.
+This file decides what is due, and does it; `inbound.channel.delivery` delivers batches.
 
-Written as coroutines, once for both kinds of processors. Where callbacks are plain functions nothing in a turn ever
-waits, and a worker's thread runs it from beginning to end (`inbound.channel.worker`). Where they are coroutines, an event loop
-has many turns under way at once (`inbound.channel.async_worker`). Between two awaits nothing else touches the partition: it is
+Turns are coroutines, written once for both kinds of processors. Where callbacks are plain functions no turn ever waits,
+and a worker's thread runs it from beginning to end (`inbound.channel.worker`). Where they are coroutines, an event loop
+runs many turns at once (`inbound.channel.async_worker`). Between two awaits nothing else touches the partition: it is
 running, and this turn has it.
 """
 
 from __future__ import annotations
 
-from functools import partial
-from inspect import isawaitable
-
 from inbound.channel.delivery import Delivery
-from inbound.channel.failure_policy import DeadLetters, FailurePolicy, loop_is_gone
+from inbound.channel.failure_policy import DeadLetters, FailurePolicy
 from inbound.channel.out_of_range import OutOfRange
 from inbound.channel.outcome import Outcomes, server_of
 from inbound.channel.parts import Parts
+from inbound.channel.processor_session import ProcessorSession
 from inbound.channel.reader import Reader
-from inbound.errors import BadResponseError, PartitionLostError
+from inbound.errors import PartitionLostError
 from inbound.partition.leader import NO_EFFORT
 from inbound.partition.partition import Fate, Partition, Place
 from inbound.partition.schedule import NEVER
-from inbound.processors.batch import is_offset
 
 
 class Turns:
-    """Serves partitions. Knows nothing of a single turn, so any number of them may be under way."""
+    """Serves partitions. It has no state of one turn: many may run."""
 
     def __init__(self, parts: Parts, reader: Reader, dead_letters: DeadLetters | None) -> None:
         self._parts = parts
         self._clock = parts.clock
         self._schedule = parts.schedule
         self._reader = reader
+        self._session = ProcessorSession(asynchronous=parts.service.asynchronous)
         self._failures = FailurePolicy(
-            settings=parts.settings, clock=parts.clock, service=parts.service, ledger_notes=parts.ledger_notes,
-            journal=parts.journal, dead_letters=dead_letters,
+            settings=parts.settings, clock=parts.clock, session=self._session, service=parts.service,
+            ledger_notes=parts.ledger_notes, journal=parts.journal, dead_letters=dead_letters,
         )  # fmt: skip
         self._outcomes = Outcomes(parts, reader)
-        self._delivery = Delivery(parts, reader, self._failures, self._outcomes)
+        self._delivery = Delivery(parts, reader, self._session, self._failures, self._outcomes)
         self._out_of_range = OutOfRange(parts, reader, self._failures)
-        self._asynchronous = parts.service.asynchronous
 
     async def serve(self, partition: Partition) -> tuple[float, float]:
         """Serve a partition for one turn, and pass it on.
@@ -69,7 +66,7 @@ class Turns:
             else:
                 self._schedule.settle(partition)
         elif partition.served_by is not self._parts.service.processor and not await self._change_processor(partition):
-            pass  # it comes back when what the one before wants committed is
+            pass  # it comes back when the last processor's commits have landed
         elif partition.unclear is not None:
             if partition.failure.held is None:
                 self._failures.hold_unclear(partition, partition.unclear)
@@ -80,9 +77,7 @@ class Turns:
         elif (self._schedule.paused or partition.quiet.paused_since is not None) and await self._is_paused(partition):
             self._schedule.put_back(partition, NEVER)
         elif (problem := partition.due_problem()) is not None:
-            # An offset in the answer is ignored: the log decides.
-            tell = partial(server_of(partition).on_exception, partition.tp, problem)
-            await self._delivery.guard(partition, "on_exception", tell)
+            await self._delivery.tell(partition, problem)  # an offset in the answer is ignored: the log decides
             self._out_of_range.face(partition, problem)
         elif partition.failure.held is not None:
             self._schedule.put_back(partition, NEVER)
@@ -106,19 +101,20 @@ class Turns:
         return NO_EFFORT
 
     def rescue(self, partition: Partition) -> None:
-        """Pass a partition on whose turn has raised or was cancelled."""
+        """Pass on a partition whose turn has raised or was cancelled."""
         if partition.place is Place.RUNNING:
             partition.failure.last_error = "internal error, see the log"
-            partition.buffer.jump()  # what had been taken out of it is read again
+            partition.buffer.jump()  # records taken out of it are read again
             partition.taken_back = True
             self._reader.jump(partition)
         if partition.place in (Place.RUNNING, Place.ABANDONED):
             self._schedule.put_back(partition, self._clock.now() + 1.0)
 
     async def _change_processor(self, partition: Partition) -> bool:
-        """Let the channel's processor of now serve the partition. Returns False if the turn has passed it on for that.
+        """Let the channel's current processor serve the partition.
 
-        The old one gets the callbacks of a release; records that it has not committed by then are redelivered.
+        Returns False if the turn has passed the partition on for that. The old processor gets the callbacks of a
+        release; records that it has not committed by then are redelivered.
         """
         if not partition.position.settled:
             self._schedule.settle(partition)
@@ -148,7 +144,7 @@ class Turns:
         partition.quiet.idle_since, partition.quiet.idle_told = None, False
         partition.quiet.paused_since = None  # the new one gets on_pause, too
         partition.position.take_deferred()
-        self._schedule.void_handle(partition)  # what the one before finishes from now on is read again
+        self._schedule.void_handle(partition)  # records that the last one finishes from now on are redelivered
         if partition.committed is not None and partition.position.delivered != partition.committed:
             self._parts.ledger_notes.note(
                 "revert", partition.tp, partition.fence.epoch, from_=partition.position.delivered, to=partition.committed,
@@ -166,26 +162,19 @@ class Turns:
             self._reader.jump(partition)
 
     def _commit_deferred(self, partition: Partition) -> None:
-        """Commit what `next` with `commit_within` left uncommitted: its time has come."""
+        """Commit records that `next` with `commit_within` left uncommitted until now."""
         offset = partition.position.take_deferred()
         if offset is not None:
             self._outcomes.commit(partition, offset)
         self._schedule.put_back(partition, self._clock.now())
 
     async def _place(self, partition: Partition) -> None:
-        """Ask the processor where this claim begins. The reader holds its answer against the log, and goes on there."""
+        """Ask the processor for this claim's start; the reader checks it."""
         partition.totals.other_call = "on_claim", self._clock.now()
         try:
-            answer: object = server_of(partition).on_claim(partition.tp, partition.committed)
-            if self._asynchronous and isawaitable(answer):
-                answer = await answer
-            if answer is not None and not is_offset(answer):
-                raise BadResponseError(
-                    f"{partition.tp}: on_claim returned {answer!r}; return the offset to read first, an integer of at "
-                    "least 0, or None to go on at the group's commit"
-                )
+            start = await self._session.on_claim(server_of(partition), partition.tp, partition.committed)
         except BaseException as error:
-            if loop_is_gone(error, self._asynchronous):
+            if self._session.loop_is_gone(error):
                 raise
             self._parts.meters.failed(error)
             partition.rest_until = self._failures.claim_failed(partition, error)
@@ -197,11 +186,11 @@ class Turns:
             partition.totals.other_call = None
         partition.failure.attempts, partition.failure.last_error = 0, None
         if self._schedule.to_reader(partition):
-            partition.position.given_start, partition.position.placed = answer, True
+            partition.position.given_start, partition.position.placed = start, True
             self._reader.open(partition)
 
     async def _is_paused(self, partition: Partition) -> bool:
-        """Whether the channel is paused. Calls on_pause once when that begins, and on_resume once when it ends."""
+        """Whether the channel is paused. Calls on_pause and on_resume on changes."""
         paused, since, now = self._schedule.paused, partition.quiet.paused_since, self._clock.now()
         if paused and since is None:
             partition.quiet.paused_since = now
@@ -236,7 +225,7 @@ class Turns:
         if not self._has_begun(partition):
             self._schedule.give_up(partition)
             return
-        # A processor that was told so, as another one takes over, is not told again.
+        # A processor that was notified, as another one takes over, is not notified again.
         commit = (
             partition.position.take_deferred() if partition.changing_processor else await self._last_commit(partition)
         )
@@ -247,16 +236,16 @@ class Turns:
             self._schedule.settle(partition, last=True)
 
     def _has_begun(self, partition: Partition) -> bool:
-        """Whether a batch can have been delivered. The log holds the offset of on_claim.
+        """Whether a batch can have been delivered: on_claim's offset is valid.
 
-        Before, the position is where nothing leads to: an answer about it would commit records that were never delivered.
+        Before, the position leads nowhere: an answer about it would commit records that were never delivered.
         """
         return not self._parts.service.gives_starts or (
             partition.position.placed and partition.position.given_start is None
         )
 
     async def _last_commit(self, partition: Partition) -> int | None:
-        """Tell the processor that the partition goes. Returns what is to be committed now; None: nothing.
+        """Call on_stream_termination. Returns the offset to commit; None: none.
 
         1. The turn finds no callback that waits; 2. the last commit lands; 3. the turn finds that all has settled. The
         processor gets on_batch_processed of that commit first.
@@ -276,9 +265,7 @@ class Turns:
     async def _tell_lost(self, partition: Partition) -> None:
         await self._delivery.run_waiting(partition)  # on_batch_processed of a commit that landed before
         error = PartitionLostError(*partition.tp, f"lost: {partition.why_lost}")
-        await self._delivery.guard(
-            partition, "on_exception", lambda: server_of(partition).on_exception(partition.tp, error)
-        )
+        await self._delivery.tell(partition, error)
         self._parts.ledger_notes.note("lost", partition.tp, partition.fence.epoch)
         self._schedule.leave(partition)
         self._parts.evaluate()

@@ -1,6 +1,6 @@
 """Polls, or serves one due partition of a plain processor.
 
-Several threads run it at once, each with a partition of its own; which one polls says `inbound.partition.leader`.
+Several threads run it at once, each with a partition of its own; `inbound.partition.leader` decides which one polls.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AT_ONCE = 0.0
 
 
 class Worker:
-    """Polls and serves partitions, one thing at a time: see `inbound.runtime.driver.Part`."""
+    """Polls or serves one partition at a time: see `inbound.runtime.driver.Part`."""
 
     def __init__(self, parts: Parts, reader: Reader, turns: Turns) -> None:
         self._clock = parts.clock
@@ -68,16 +68,16 @@ class Worker:
             self._schedule.end_turn(self, callback, turn, failed=failed)
 
     def let_go_at(self) -> float:
-        """When it last released the interpreter (clock time): clients do in polls."""
+        """Return when it last released the interpreter: clients do in polls."""
         return self._polled_at
 
     @property
     def in_callback(self) -> bool:
-        """Whether its thread is in a turn, which may take long. Any thread."""
+        """Whether its thread is in a turn. Any thread."""
         return self._serving is not None
 
     def stacks(self, of_thread: Callable[[], str]) -> dict[Partition, str]:
-        """Return the partition being served, and its stack from `of_thread`. Any thread."""
+        """Return the partition being served, and its stack. Any thread."""
         serving = self._serving
         return {} if serving is None else {serving: of_thread()}
 

@@ -1,8 +1,8 @@
-"""The command line: one file per command, each declared as a `Command` at its end.
+"""The command line: one file per command.
 
-`main.py` has the table of all commands and the exit codes; it imports all rooms of the command line. `shared/` imports none of
-them. Commands read files and the environment, print, and translate errors into exit codes; decisions belong to the rooms below,
-none of which imports this one.
+Each file declares its command as a `Command` at its end. `main.py` has the table of all commands and the exit codes; it imports
+all rooms of the command line, and `shared/` imports none of them. Commands read files and the environment, print, and translate
+errors into exit codes; decisions belong to the rooms below, none of which imports this one.
 
 Begin reading at `main.py`, then `shared/command.py`.
 """

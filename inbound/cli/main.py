@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 import inbound
-from inbound.cli.dead_letters import redrive
+from inbound.cli.dead_letters import purge, redrive
 from inbound.cli.dead_letters import show as dead_letters
 from inbound.cli.inspect import explain, operate, status
 from inbound.cli.offsets import change, reset
@@ -61,7 +61,7 @@ COMMANDS = (
             "inbound dead-letters redrive orders.dead --reason 503 --to original",
             "inbound dead-letters purge orders.dead --until 2026-01-31T02:40:00Z",
         ),
-        commands=(dead_letters.LIST, dead_letters.SHOW, redrive.REDRIVE, redrive.PURGE),
+        commands=(dead_letters.LIST, dead_letters.SHOW, redrive.COMMAND, purge.COMMAND),
     ),
     Command(
         "spark",
@@ -89,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"inbound {inbound.__version__}")
     top.add_argument("-v", "--verbose", action="store_true", help="log more, with tracebacks")
-    add_commands(top, COMMANDS)
+    add_commands(top, COMMANDS, "COMMAND")
     return top
 
 
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code: int = args.run(args)
         sys.stdout.flush()
-    except (ConfigError, OffsetsError, ResetError) as error:  # refused: nothing was changed
+    except (ConfigError, OffsetsError, ResetError) as error:  # a wrong input, or a state that forbids the change
         return _failed(error, BAD_CONFIG)
     except InboundError as error:
         return _failed(error, FAILED)
@@ -125,7 +125,7 @@ def _failed(error: InboundError, code: int) -> int:
 
 
 def _open_standard_streams() -> None:
-    """Open missing standard streams: else the next socket gets the number of one, and receives our log."""
+    """Open missing standard streams: the next socket would get their number."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

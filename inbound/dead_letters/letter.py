@@ -1,6 +1,6 @@
 """A dead letter: its facts, and the record that was read. Pure.
 
-Three writers are known: the dispatcher (Knative's attributes, and where the record came from), a channel's
+Letters have three kinds of writers: the dispatcher (Knative's attributes, and the record's origin), a channel's
 `on_error: {then: dead-letter}` (headers alone), and others that write Knative's attributes and no origin.
 """
 
@@ -43,10 +43,7 @@ LetterKind = Literal["event", "reply", "failure", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """What one record of a dead letter topic says.
-
-    Without its value: there may be millions.
-    """
+    """One dead letter without its value: there may be millions."""
 
     partition: int
     offset: int
@@ -76,7 +73,7 @@ class Letter:
 
 
 def letter_of(partition: int, record: Record) -> Letter:
-    """Return what a record of a dead letter topic says. Never raises: what cannot be read is missing."""
+    """Return the letter in a record; unreadable facts are missing."""
     _, own = _own_headers(record.headers)
     attributes = _attributes(record)
     code, data = attributes.get(CODE), attributes.get(DATA)
@@ -108,7 +105,7 @@ def letter_of(partition: int, record: Record) -> Letter:
 
 
 def error_text(data: str | None) -> str:
-    """Return what `knativeerrordata` says: its base64 decoded, or as it stands where it is none."""
+    """Return the text of `knativeerrordata`, decoded if it is base64."""
     if not data:
         return ""
     try:
@@ -118,12 +115,11 @@ def error_text(data: str | None) -> str:
 
 
 def as_read(record: Record) -> RecordParts:
-    """Return the record as it was read before it was dead-lettered.
+    """Return the record as it was before it was dead-lettered.
 
-    Without the last set of origin headers, without those of a delayed retry of the same group, and without Knative's
-    attributes where the dispatcher has added them. A value
-    in structured mode that had them keeps the text of its other members, without white space between them. Null headers
-    are empty, as the writer of the letter had to write them.
+    It loses the last set of origin headers, the headers of a delayed retry of the same group, and Knative's attributes where the
+    dispatcher has added them. A value in structured mode keeps the text of its other members, without white space between
+    them. Null headers are empty, as the writer of the letter had to write them.
     """
     start, own = _own_headers(record.headers)
     group = own.get(GROUP, "").encode()
@@ -149,7 +145,7 @@ def as_read(record: Record) -> RecordParts:
 
 
 def counted(parts: RecordParts, redrives: int) -> RecordParts:
-    """Return a record that says how often it was redriven."""
+    """Return the record with its number of redrives in a header."""
     headers = [(name, raw) for name, raw in parts.headers if name != REDRIVES]
     return parts._replace(headers=[*headers, (REDRIVES, str(redrives).encode())])
 
@@ -158,7 +154,7 @@ def counted(parts: RecordParts, redrives: int) -> RecordParts:
 
 
 def _own_headers(headers: Headers) -> tuple[int, dict[str, str]]:
-    """Return where the last set of origin headers begins, and the set; without one, the end of the headers."""
+    """Return where the last set of origin headers begins, and the set."""
     starts = [number for number, (name, _) in enumerate(headers) if name == GROUP]
     if not starts:
         return len(headers), {}
@@ -168,7 +164,7 @@ def _own_headers(headers: Headers) -> tuple[int, dict[str, str]]:
 
 
 def _attributes(record: Record) -> dict[str, str]:
-    """Return the event's attributes that a letter is about; of what is no event, the plain headers of those names."""
+    """Return the event's id, type and errors, or plain headers' errors."""
     try:
         found = decode_record(record).get_attributes()
     except Refused:
@@ -179,7 +175,7 @@ def _attributes(record: Record) -> dict[str, str]:
 
 
 def _without_members(value: bytes | None) -> bytes | None:
-    """Return a JSON object without Knative's members; anything else, and an object without them, as it stands."""
+    """Return a JSON object without Knative's members, other values unchanged."""
     if value is None or b"knativeerror" not in value:
         return value
     try:

@@ -15,19 +15,16 @@ from inbound.offsets.gather import ask_with
 from inbound.processors.batch import Record
 from inbound.topic_partition import TopicPartition
 
-#: How long nothing may come of a partition that has records to read. Seconds.
+#: Seconds without a record from a partition, after which reading fails.
 PATIENCE = 30.0
 _POLL = 0.2
 
 
 class LetterLog:
-    """One topic's records, partition by partition.
-
-    One thread; who made the client closes it.
-    """
+    """One topic's records. One thread; the client's owner closes it."""
 
     def __init__(self, client: LogClient, topic: str, clock: Clock) -> None:
-        """Ask where the topic's logs begin and end: that is what is read from now on.
+        """Look up the ranges of the topic's logs, which bound all reads.
 
         Raises:
             ConfigError: there is no such topic.
@@ -51,7 +48,7 @@ class LetterLog:
         return sum(max(0, limits.end - limits.start) for limits in self.ranges.values())
 
     def begin_at(self, seconds: float) -> None:
-        """Leave out what is older than a time, given in seconds since 1970, by the brokers' index.
+        """Skip records older than a Unix time, by the brokers' index.
 
         Raises:
             BrokerUnavailableError: a leader does not answer.
@@ -63,7 +60,7 @@ class LetterLog:
             self.ranges[tp.partition] = LogRange(min(end, max(start, end if offset is None else offset)), end)
 
     def narrow_to(self, places: Collection[Place]) -> None:
-        """Read only from the first to the last of these in each partition.
+        """Read each partition only from its first to its last place.
 
         Raises:
             ConfigError: one of them is not in the log.
@@ -82,19 +79,19 @@ class LetterLog:
         self.ranges = dict(sorted(found.items()))
 
     def partitions_of(self, topics: Collection[str]) -> dict[str, int]:
-        """Return how many partitions each of these topics has; those that do not exist are missing."""
+        """Return the number of partitions of each topic that exists."""
         return {name: meta.partitions for name, meta in self._client.topics(topics, None).items()}
 
     def show_progress(self, tell: Callable[[int], None]) -> None:
-        """Have `tell` called every 100 records with the number of records read."""
+        """Let reads call `tell` with their count, every 100 records."""
         self._tell = tell
 
     def records(self) -> Iterator[tuple[int, Record]]:
-        """Yield partition and record of everything in the ranges, by partition and offset.
+        """Yield partition and record, ordered by partition and offset.
 
         Raises:
             BrokerUnavailableError: nothing has come for too long.
-            UnreadableBatchError: a batch cannot be taken apart.
+            UnreadableBatchError: a batch cannot be parsed.
         """
         count = 0
         for partition, limits in self.ranges.items():
@@ -105,11 +102,11 @@ class LetterLog:
                 yield partition, record
 
     def letters(self) -> Iterator[Letter]:
-        """Yield what each record says. Raises as `records`."""
+        """Yield the letter in each record. Raises as `records`."""
         return (letter_of(partition, record) for partition, record in self.records())
 
     def records_at(self, chosen: Mapping[int, Collection[int]]) -> Iterator[tuple[int, Record]]:
-        """Yield the records at these offsets of partitions, as `records`; what retention has deleted is missing."""
+        """Yield the chosen records that retention has not deleted."""
         for partition, offsets in sorted(chosen.items()):
             wanted = frozenset(offsets)
             if wanted:

@@ -1,4 +1,4 @@
-"""Which dead letters are meant: filters, summary, and purge.
+"""The choice of dead letters: filters, summary and purge plan.
 
 Pure, but for the known secrets.
 """
@@ -18,11 +18,11 @@ from inbound.runtime.patterns import glob
 
 #: A partition and an offset.
 Place = tuple[int, int]
-#: Of a reason, so many characters tell kinds of failures apart.
+#: The characters of a reason that tell kinds of failures apart.
 SHAPE_LENGTH = 60
-#: So many characters of a reason are looked at: it comes from elsewhere.
+#: The characters of a reason that are read: its length is unbounded.
 LOOKED_AT = 4096
-#: More kinds are counted together, and so are subscriptions then that have none of their own.
+#: Further kinds are counted together, as are new subscriptions after that.
 MOST_KINDS = 200
 OTHER_SUBSCRIPTIONS = "(other subscriptions)"
 OTHERS = "(other reasons)"
@@ -70,7 +70,7 @@ class LetterSelection:
 
 
 def shape(letter: Letter) -> str:
-    """Return what a letter's reason has in common with others of its kind: its beginning, with `#` for numbers."""
+    """Return the kind of a reason: its beginning, with `#` for numbers."""
     # Without secrets first: with `#` for its numbers one would not be known again.
     text = " ".join(hide(letter.reason[:LOOKED_AT]).split())[: 4 * SHAPE_LENGTH]
     same = "".join("#" if digits else "".join(run) for digits, run in groupby(text, str.isdigit))
@@ -97,10 +97,7 @@ class LetterCount:
 
 @dataclass
 class LetterSummary:
-    """Letters counted by subscription and kind of reason.
-
-    Bounded, for any number of kinds.
-    """
+    """Letters counted by subscription and kind of reason, in bounded size."""
 
     kinds: dict[tuple[str, str], LetterCount] = field(default_factory=lambda: defaultdict(LetterCount))
     total: int = 0
@@ -125,7 +122,7 @@ class LetterSummary:
 
 @dataclass
 class PurgeCut:
-    """What is deleted of one partition."""
+    """The part of one partition that a purge deletes."""
 
     start: int  # where its log begins
     end: int  # before this offset everything is deleted
@@ -138,7 +135,7 @@ class PurgeCut:
 
 @dataclass
 class PurgePlan:
-    """What is deleted, by partition."""
+    """The parts that a purge deletes, by partition."""
 
     cuts: dict[int, PurgeCut] = field(default_factory=dict)
 
@@ -153,14 +150,14 @@ class PurgePlan:
         return {partition: cut for partition, cut in self.cuts.items() if cut.behind}
 
     def offsets(self) -> dict[int, int]:
-        """Return before which offset each partition is deleted; those of which nothing is are missing."""
+        """Return the offset up to which each affected partition is deleted."""
         return {partition: cut.end for partition, cut in self.cuts.items() if cut.end > cut.start}
 
 
 def plan_purge(starts: dict[int, int], letters: Iterable[Letter], chooses: Callable[[Letter], bool]) -> PurgePlan:
-    """Return up to where the partitions can be deleted; `letters` come by partition and offset, all from the start.
+    """Return the cut of each partition: up to its first other letter.
 
-    Of each partition: from its start up to its first letter that is not chosen.
+    Letters that are not chosen are the others. `letters` are all letters from the start, by partition and offset.
     """
     plan = PurgePlan({partition: PurgeCut(start, start) for partition, start in starts.items()})
     waiting: dict[int, int] = {}  # letters that are not chosen, so far, by partition

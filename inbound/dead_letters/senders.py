@@ -25,7 +25,7 @@ from inbound.processors.dispatch.options import DispatchOptions
 from inbound.processors.dispatch.processor import transport_of
 from inbound.processors.dispatch.transport import Answer, Target, Targets, Transport, targets_of
 
-#: Letters that may be sent and not noted: so many are sent again after a crash at most.
+#: The most letters that are sent and not noted, so that a crash sends them again.
 WINDOW = 500
 _MILLISECONDS = int(SEND_TIMEOUT * 1000)
 #: Errors by which the brokers refuse one record for good.
@@ -88,7 +88,7 @@ class TopicSender:
             raise self._away(parcel, error) from None
 
     def _settle_all(self, waiting: deque[tuple[Parcel, Any]], done: Done) -> None:
-        """Note all that were acknowledged, and raise the first error of the others."""
+        """Note all acknowledged parcels, and raise the first error."""
         problem = None
         while waiting:
             try:
@@ -117,18 +117,15 @@ class TopicSender:
         )
 
 
-#: How often a wait looks whether it is to end. Seconds.
+#: Seconds between two checks of a wait for its stop.
 _LOOK = 0.1
 
 
 class SubscriberSender:
     """Posts letters to one subscriber, with its headers, TLS, delivery and limits.
 
-    One thread.
-
-    The limits are for its own posts: what the subscription's members send comes on top.
-    A letter that is refused for good, or as often as `delivery.retry` says, is left where it is: it is not
-    dead-lettered a second time.
+    One thread. The limits are for its own posts; the requests of the subscription's members come on top. A letter that is refused
+    for good, or after all retries of `delivery.retry`, stays in its topic: it is not dead-lettered a second time.
     """
 
     def __init__(
@@ -136,7 +133,7 @@ class SubscriberSender:
         make: Callable[[asyncio.AbstractEventLoop], Transport] | None = None,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> None:  # fmt: skip
-        """At most `parallel` requests at a time. Raises ConfigError: a file that the options name cannot be used."""
+        """Raises ConfigError if a file of the options is unusable."""
         self._options = options
         self._targets = targets_of(options)
         self._parallel = min(parallel, options.limits.in_flight or parallel)
@@ -201,10 +198,7 @@ async def _next_of(pending: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
 
 
 class _Posting:
-    """What becomes of one letter at a subscriber.
-
-    For the thread of an event loop.
-    """
+    """Delivers single letters to a subscriber, in an event loop's thread."""
 
     def __init__(
         self, options: DispatchOptions, targets: Targets, transport: Transport, stop: threading.Event
@@ -217,7 +211,7 @@ class _Posting:
         self._stop = stop
 
     async def deliver(self, parcel: Parcel) -> RedriveOutcome | None:
-        """Post one letter; None: it was to end before there was an outcome."""
+        """Post one letter; None if stopped before its outcome."""
         record = as_record(parcel.parts)
         to_reply = parcel.reply and self._reply is not None
         target = self._reply if parcel.reply and self._reply is not None else self._subscriber
@@ -241,7 +235,7 @@ class _Posting:
         return self._encoding.for_subscriber(record)
 
     async def _deliver_replies(self, target: Target, answer: Answer) -> RedriveOutcome | None:
-        """Post what the subscriber answered, as the dispatcher does; what is no event is not posted."""
+        """Post the subscriber's reply if it is an event, like the dispatcher."""
         try:
             if answer.cut:
                 raise Refused("it is longer than what is read of an answer")
@@ -261,7 +255,7 @@ class _Posting:
         return RedriveOutcome(True, self._subscriber.shown)
 
     async def _post_until(self, target: Target, parts: HttpParts) -> Answer | None:
-        """Post until it is taken, or refused for good, or used up; None: it was to end before."""
+        """Post with retries until an outcome; None if stopped before."""
         delivery, failures = self._options.delivery, 0
         while True:
             if target is self._subscriber and not await self._turn():
@@ -276,7 +270,7 @@ class _Posting:
                 return None
 
     async def _turn(self) -> bool:
-        """Wait until the rate lets one more request begin. Returns whether it may: not when it is to end."""
+        """Wait for the rate limit. Returns False if stopped."""
         now = asyncio.get_running_loop().time
         while self._bucket is not None and (seconds := self._bucket.wait(now())) > 0:
             if await self._rest(seconds):
@@ -296,7 +290,7 @@ class _Posting:
         return await answered
 
     async def _rest(self, seconds: float) -> bool:
-        """Wait. Returns whether it is to end."""
+        """Wait. Returns whether it is stopped."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while not self._stop.is_set() and (left := until - loop.time()) > 0:

@@ -1,4 +1,4 @@
-"""The channels of a configuration as dead letters name them. Pure."""
+"""The channels of a configuration, by the names in dead letters. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LetterSource:
         return None if self.options is None else Target(self.options.subscriberUri, 0.0, 0.0).shown
 
 
-#: Of an unknown name, so many characters are shown: a letter may hold any.
+#: The characters of an unknown name that are shown: a letter may hold any.
 LONGEST_NAME = 256
 
 
@@ -36,7 +36,7 @@ class Subscribers:
     """All channels of one configuration."""
 
     def __init__(self, loaded: Loaded) -> None:
-        """Raises ConfigError: what the configuration itself says cannot be used; a line for each problem."""
+        """Raises ConfigError with a line per problem of the configuration."""
         subscriptions = read_subscriptions(loaded)
         self.refused = subscriptions.refused  # manifests whose subscriptions are unknown
         self._all = [
@@ -51,7 +51,7 @@ class Subscribers:
         self._by_url = {one.url: one.name for one in self._all if one.url is not None}
 
     def name_of(self, letter: Letter) -> str:
-        """Return who gave a record up: a channel's name, else the group or the URL that the letter names, else `-`."""
+        """Return the channel, group or URL that gave a record up."""
         if letter.group is not None:
             return self._by_group.get(letter.group, letter.group[:LONGEST_NAME])
         if letter.destination is not None:
@@ -59,7 +59,7 @@ class Subscribers:
         return "-"
 
     def words_for(self, name: str) -> frozenset[str]:
-        """Return all by which a letter may mean what `--subscription` names: its group, its URL, the name itself."""
+        """Return the names, groups and URLs that `--subscription` may mean."""
         found = {name}
         for one in self._all:
             if name in (one.name, one.uid, one.group, one.url):
@@ -67,10 +67,10 @@ class Subscribers:
         return frozenset(found)
 
     def to_post_to(self, name: str) -> tuple[str, DispatchOptions]:
-        """Return name and options of the subscription that is called `name`, or has this uid, group or subscriberUri.
+        """Return the subscription with this name, uid, group or subscriberUri.
 
         Raises:
-            ConfigError: none is, or several are, or it is a channel that does not dispatch.
+            ConfigError: no or several subscriptions match, or the channel does not dispatch.
         """
         found = [
             one

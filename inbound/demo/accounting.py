@@ -1,4 +1,4 @@
-"""The account of a run: every event by the processors' journals, and once more by Spark from the archive."""
+"""The account of a run: its events by journals and by Spark."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class JournalEntry(NamedTuple):
 
 
 def entry_of(consumer: str, line: bytes) -> JournalEntry:
-    """Read one line. Raises ValueError, KeyError or TypeError if it is none of ours."""
+    """Parse one line. Raises ValueError, KeyError or TypeError."""
     value = json.loads(line)
     return JournalEntry(
         consumer,
@@ -51,7 +51,7 @@ def entry_of(consumer: str, line: bytes) -> JournalEntry:
 
 
 class Journals:
-    """Reads what is new in all files of a folder. A torn last line is one that was not written (yet)."""
+    """Reads new lines of all journals; a torn last line waits."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -78,13 +78,13 @@ class Journals:
 
 
 class OpenBatches:
-    """Which batches each consumer has begun and not ended."""
+    """The batches that each consumer has begun and not ended."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, int], tuple[JournalEntry, int]] = {}
 
     def add(self, entry: JournalEntry) -> None:
-        """Follow one entry; the entries of one consumer must come in its order."""
+        """Follow one entry, in the order of its consumer."""
         key = (entry.consumer, entry.partition)
         if entry.what == "begin":
             self._open[key] = (entry, 0)
@@ -95,20 +95,20 @@ class OpenBatches:
             self._open[key] = (begun, counted + len(entry.flights))
 
     def of(self, consumer: str) -> list[tuple[JournalEntry, int]]:
-        """Return the open batches of a consumer: the `begin`, and how many of its flights were counted."""
+        """Return a consumer's open batches: each `begin`, and its counted flights."""
         return [batch for (name, _), batch in sorted(self._open.items()) if name == consumer]
 
     def in_flight(self, consumer: str) -> int:
-        """Return how many records a consumer has been handed in batches that it has not answered."""
+        """Return how many records of a consumer's batches are in flight."""
         return sum(begun.next - begun.first for begun, _ in self.of(consumer))
 
     def halfway(self, consumer: str) -> bool:
-        """Whether a consumer is inside a batch of which it counted some flights, but not all."""
+        """Return whether a consumer has counted a part of a batch."""
         return any(0 < counted < begun.next - begun.first for begun, counted in self.of(consumer))
 
 
 class SeenOffsets:
-    """Which offsets of each partition have been counted, and how often."""
+    """The counts of each offset of each partition."""
 
     def __init__(self) -> None:
         self._times: defaultdict[int, bytearray] = defaultdict(bytearray)
@@ -116,7 +116,7 @@ class SeenOffsets:
         self.repeated = 0
 
     def add(self, partition: int, offset: int) -> bool:
-        """Note one sight. Returns False if the offset has been seen before."""
+        """Count an offset. Returns False if it was counted before."""
         times = self._times[partition]
         if offset >= len(times):
             times.extend(bytes(offset + 1 - len(times)))
@@ -128,7 +128,7 @@ class SeenOffsets:
         return True
 
     def missing(self, ends: Mapping[int, int]) -> dict[int, list[tuple[int, int]]]:
-        """Return, per partition, the ranges [first, next) below its log's end that no process has seen."""
+        """Return per partition the ranges [first, next) that no process saw."""
         found: dict[int, list[tuple[int, int]]] = {}
         for partition, end in ends.items():
             times = bytes(self._times[partition][:end]).ljust(end, b"\0")
@@ -152,7 +152,7 @@ class Kill(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What one process saw of one partition."""
+    """The records of one partition that one process saw."""
 
     seen: int
     repeated: int
@@ -175,7 +175,7 @@ class RunAccount:
     logged: int = 0
 
     def problems(self, expected: Mapping[str, Sums]) -> list[str]:
-        """Return what is not as it must be: nothing lost, no more repeats than allowed, and every carrier's sums."""
+        """Return a line for each figure that is wrong."""
         found = []
         if self.logged != self.published:
             found.append(f"the topic holds {self.logged:,} events, but {self.published:,} were published")
@@ -243,7 +243,7 @@ def account(entries: Iterable[JournalEntry], *, published: int, ends: Mapping[in
 def archived(
     spark: SparkSession, kafka: Mapping[str, Any], topic: str, to: Path, say: Callable[[str], None]
 ) -> TopicSummary:
-    """Archive a topic below the folder `to`, no event being late: the flights of 2013 are published now."""
+    """Archive a topic below `to`; flights of 2013 are not late."""
     from inbound.spark.archive.job import ArchiveJob, ArchivePlan
 
     plan = ArchivePlan(to.as_uri(), kafka, [topic], late=None)
@@ -252,7 +252,7 @@ def archived(
 
 
 def carriers_of(spark: SparkSession, archive: Path) -> dict[str, Sums]:
-    """Return the sums of each carrier, by name, as the archive's events have them."""
+    """Return the sums of each carrier in the archive, by name."""
     from pyspark.sql import functions as F
 
     flight = F.from_json(F.col("data").cast("string"), "carrier string, dep_delay int").alias("flight")
@@ -264,7 +264,7 @@ def carriers_of(spark: SparkSession, archive: Path) -> dict[str, Sums]:
 def problems(
     proof: Proof, summary: TopicSummary, carriers: Mapping[str, Sums], *, published: int, expected: Mapping[str, Sums]
 ) -> list[str]:
-    """Return what is not as it must be: all proven, all archived, and every carrier's sums those of the CSV."""
+    """Return a line for each result of Spark that is wrong."""
     found = []
     if proof.verdict is not Verdict.PROVEN:
         found.append(f"spark validate says {proof.verdict.name.lower().replace('_', ' ')}")

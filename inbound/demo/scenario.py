@@ -1,4 +1,4 @@
-"""The course of the demo: who is started, killed, stopped and added, and when."""
+"""The course of the demo: when processes start, die, stop and join."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from inbound.publishing import log_ends, prepare_topic, publisher_to
 
 TOPIC = "flights"
 PARTITIONS = 8
-#: When it happens, as parts of the time that publishing takes.
+#: The moments of events, as parts of the time that publishing takes.
 KILL_AT, JOIN_AT, LEAVE_AT = 0.2, 0.5, 0.7
 
 _START_LIMIT = 60.0
@@ -29,7 +29,7 @@ _TICK = 0.1
 
 
 class Teller(Protocol):
-    """Shows how the demo goes."""
+    """Shows the progress of the demo."""
 
     def say(self, line: str) -> None:
         """Print a line."""
@@ -40,7 +40,7 @@ class Teller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DemoPlan:
-    """What the demo is made of."""
+    """The settings of one demo."""
 
     folder: Path
     plugin: Path  # delays.py
@@ -53,7 +53,7 @@ class DemoPlan:
 
 @dataclass
 class DemoResult:
-    """How it went."""
+    """The results of one demo."""
 
     account: RunAccount
     problems: list[str]
@@ -64,7 +64,7 @@ class DemoResult:
 
 
 class Publishing:
-    """Publishes the flights in a thread of its own, at a steady pace, and adds up what the CSV says on the way."""
+    """Publishes flights at a steady pace in a thread of its own."""
 
     def __init__(self, plan: DemoPlan, kafka: str) -> None:
         self._plan = plan
@@ -78,7 +78,6 @@ class Publishing:
         self.published = 0
 
     def start(self) -> None:
-        """Begin."""
         self.began = time.monotonic()
         self._thread.start()
 
@@ -89,16 +88,16 @@ class Publishing:
 
     @property
     def delivered(self) -> int:
-        """How many are in the topic for sure."""
+        """How many flights are acknowledged."""
         return self._publisher.delivered
 
     @property
     def expected(self) -> dict[str, Sums]:
-        """The CSV's sums by carrier; whole once all is published."""
+        """The CSV's sums by carrier, complete once all is published."""
         return self._sums.by_carrier()
 
     def check(self) -> bool:
-        """Return whether all is published. Raises what went wrong in the thread."""
+        """Return whether all is published. Raises the thread's error."""
         if not self._done.is_set():
             return False
         if self._failure is not None:
@@ -106,7 +105,7 @@ class Publishing:
         return True
 
     def close(self) -> None:
-        """End it, whole or not."""
+        """Stop publishing."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -130,7 +129,7 @@ class Publishing:
 
 
 class Scenario:
-    """Runs the demo against servers that are up. Everything that it starts has ended when `run` returns or raises."""
+    """Runs the demo; all that it starts ends with `run`."""
 
     def __init__(self, plan: DemoPlan, *, zookeeper: str, kafka: str, teller: Teller) -> None:
         self._plan = plan
@@ -146,9 +145,9 @@ class Scenario:
         self._ends: dict[int, int] = {}
 
     def run(self) -> DemoResult:
-        """Go through all of it and return the figures.
+        """Run the whole demo, and return the figures.
 
-        Raises DemoError: something else happened than was planned, such as a process that ended unexpectedly.
+        Raises DemoError if the demo takes another course, such as after an unexpected end of a process.
         """
         plan = self._plan
         (plan.folder / "delays.py").write_bytes(plan.plugin.read_bytes())
@@ -268,7 +267,7 @@ class Scenario:
     # -- waiting -----------------------------------------------------------------------------------------------------
 
     def _wait_until(self, part: float) -> None:
-        """Wait until this part of the time for publishing has passed."""
+        """Wait until a part of the time for publishing has passed."""
         while (left := part * self._plan.seconds - self._publishing.elapsed) > 0:
             self._look()
             time.sleep(min(_TICK, left))
@@ -287,7 +286,7 @@ class Scenario:
             time.sleep(_TICK)
 
     def _look(self) -> None:
-        """Take in new entries, show the state, and raise what went wrong."""
+        """Read new entries, show the state, and raise errors."""
         for consumer in self._consumers:
             consumer.check()
         self._publishing.check()

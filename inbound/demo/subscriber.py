@@ -1,6 +1,6 @@
-"""The demo's second road: announcements are posted to an ingress, go through Kafka, and are posted to one subscriber.
+"""The demo's second path: announcements from an ingress to a subscriber.
 
-Counted are the announcements that the ingress has answered with 202, and those that came to the subscriber.
+They pass through Kafka. The demo counts the announcements that the ingress answered with 202, and those that the subscriber got.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TIMEOUT = 10.0
 
 
 class CountingSubscriber:
-    """Takes every event, and counts how often each came. Its thread ends with `close`."""
+    """Counts how often each event arrives. Its thread ends with `close`."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -51,7 +51,7 @@ class CountingSubscriber:
                 self.end_headers()
 
             def log_message(self, *args: Any) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         class CountingServer(ThreadingHTTPServer):
             def handle_error(self, request: Any, client_address: Any) -> None:
@@ -63,33 +63,32 @@ class CountingSubscriber:
         self._thread.start()
 
     def dispatched(self, accepted: int) -> Dispatched:
-        """Return the account, with so many announcements accepted."""
+        """Return the account of so many accepted announcements."""
         counts = Counter(self.counts)
         return Dispatched(accepted, len(counts), counts.total() - len(counts))
 
     def close(self) -> None:
-        """Stop listening."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
 
 
 def make_ingress(kafka: str) -> Ingress:
-    """Return an ingress for the announcements, not started: in this process, so that it cannot outlive it."""
+    """Return an ingress for the announcements, in this process, not started."""
     logging.getLogger("inbound.ingress").setLevel(logging.WARNING)  # the demo tells its own story
     return Ingress(IngressConfig(listen="127.0.0.1:0", topics=(TOPIC,)), {"bootstrap.servers": kafka})
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """What became of the announcements."""
+    """The account of the announcements."""
 
     accepted: int  # answered with 202 by the ingress
     received: int  # that came to the subscriber at least once
     repeated: int  # further times that one came
 
     def problems(self) -> list[str]:
-        """Return what should not be."""
+        """Return a line for each figure that is wrong."""
         found = []
         if self.accepted != self.received:
             found.append(
@@ -103,7 +102,7 @@ class Dispatched:
 
 
 class Announcements:
-    """Posts announcements to the ingress in a thread of its own, until `finish`; each until it is answered with 202."""
+    """Posts each announcement until a 202, in a thread of its own."""
 
     def __init__(self, ingress: Ingress) -> None:
         """`ingress` is started."""
@@ -137,7 +136,7 @@ class Announcements:
             self.accepted += 1
 
     def _posted(self, name: str) -> bool:
-        """Post until it is accepted: an answer that did not come does not say that it is not in the topic."""
+        """Post until accepted: an announcement without an answer may have arrived."""
         deadline = time.monotonic() + _START_LIMIT
         while not self._post(name):
             if time.monotonic() > deadline:
@@ -161,7 +160,7 @@ class Announcements:
 
 
 def channel(url: str) -> str:
-    """Return the channel that dispatches to the subscriber, for the configuration of the demo's processes."""
+    """Return the configuration of the channel that dispatches to the subscriber."""
     return f"""\
   {GROUP}:
     topics: [{TOPIC}]

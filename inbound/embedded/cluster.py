@@ -1,4 +1,4 @@
-"""`EmbeddedCluster`: real Kafka and ZooKeeper servers as child processes, for tests, demos and trying things out."""
+"""`EmbeddedCluster` runs real Kafka and ZooKeeper servers as child processes."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ T = TypeVar("T")
 
 #: How often ports are chosen again when another program takes one between the choice and the server's start.
 _PORT_ATTEMPTS = 3
-#: The servers of an owner that was killed end within a second or two; so long their folder stays locked. Seconds.
+#: The servers of a killed owner end within a second or two, and lock their folder until then. Seconds.
 _LEFTOVER_TIMEOUT = 10.0
-#: A process that only looks whether the lock is held holds it for a moment. Seconds.
+#: A process that only checks the lock holds it for a moment. Seconds.
 _GLANCE = 0.3
-#: Of the files that are written here.
+#: The format version of the files that are written here.
 VERSION = 1
 _NAME = "layout.json"
 #: Below the ranges that Linux (32768-60999) and macOS (49152-65535) take client ports from. A port of theirs could go
@@ -43,18 +43,18 @@ _LOWEST, _HIGHEST = 15000, 32000
 
 @dataclass(frozen=True, slots=True)
 class ServerFiles:
-    """What every cluster of this machine shares: the Java program, the jar folders, Kafka's first metadata records."""
+    """The files that all clusters of this machine share."""
 
     java: str
     kafka: Path
     zookeeper: Path
-    template: Path
+    template: Path  # Kafka's first metadata records
 
 
 def prepare(jars: Path, *, java: str = "java", progress: Progress = silent) -> ServerFiles:
-    """Check Java and fetch what is missing in the cache folder `jars` (about 40 s, once; else 0.1 s).
+    """Check Java, and fetch missing jars into the cache folder `jars`.
 
-    Raises EmbeddedClusterError: Java or PySpark is missing, or the fetch failed.
+    Takes about 40 s once, then 0.1 s. Raises EmbeddedClusterError: Java or PySpark is missing, or the fetch failed.
     """
     java = check_java(java)
     fetched = fetch_jars(jars, java=java, progress=progress)
@@ -62,12 +62,12 @@ def prepare(jars: Path, *, java: str = "java", progress: Progress = silent) -> S
 
 
 class EmbeddedCluster:
-    """Real servers on loopback ports, which never outlive this process, however it ends.
+    """Real servers on loopback ports that never outlive this process.
 
-    `directory` keeps data, configuration and logs; a given one is kept at close (and gives the same data and, where
-    they are free, the same ports the next time), None is a temporary one that is removed. `jars` is the cache folder
-    of the servers' jars, filled at the first start (about 40 s). `java` is a program name or path. `listeners` are ways
-    in to the brokers besides the plain one, which is always there: with TLS, with SASL.
+    `directory` keeps data, configuration and logs; a given one is kept at close (and gives the same data and, where they are
+    free, the same ports the next time), None is a temporary one that is removed. `jars` is the cache folder of the servers'
+    jars, filled at the first start (about 40 s). `java` is a program name or path. `listeners` are added to the brokers' plain
+    one: with TLS, with SASL.
 
     Not for production: one address, and its plain listener has no encryption and no authentication.
     """
@@ -100,7 +100,7 @@ class EmbeddedCluster:
 
     @property
     def directory(self) -> Path:
-        """The folder with data, configuration and logs; there is one only while the cluster is started."""
+        """The folder with data, configuration and logs, while the cluster is started."""
         if self._directory is None:
             raise EmbeddedClusterError("embedded cluster: it is not started. Call start() first.")
         return self._directory
@@ -111,7 +111,7 @@ class EmbeddedCluster:
         return ",".join(server.address for server in self.brokers)
 
     def servers_at(self, listener: str) -> str:
-        """Return the brokers' addresses at the listener of that name: host:port,host:port."""
+        """Return the brokers' addresses at the named listener: host:port,host:port."""
         return ",".join(f"127.0.0.1:{server.ports[listener]}" for server in self.brokers)
 
     @property
@@ -125,10 +125,10 @@ class EmbeddedCluster:
         return [*self.zookeepers, *self.brokers]
 
     def start(self) -> EmbeddedCluster:
-        """Start all servers side by side and wait until every one serves clients and the brokers see each other.
+        """Start all servers in parallel, and wait until they are ready.
 
-        Raises EmbeddedClusterError: Java or PySpark is missing, the directory is in use, or a server did not come up;
-        then nothing is left running.
+        The brokers then see each other. Raises EmbeddedClusterError: Java or PySpark is missing, the directory is in use, or a
+        server did not come up; then nothing is left running.
         """
         with self._verb:
             if self._directory is not None:
@@ -145,7 +145,7 @@ class EmbeddedCluster:
         return self
 
     def close(self) -> None:
-        """End all servers, and remove the directory if it was a temporary one. May be called again."""
+        """End all servers and remove a temporary directory; repeated calls do nothing."""
         with self._verb:
             if self._directory is None:
                 return
@@ -260,9 +260,9 @@ class EmbeddedCluster:
             time.sleep(0.05)
 
     def _end_gracefully(self) -> None:
-        """Ask all brokers at once, then the ZooKeeper servers, to end; what takes longer than the limit is killed.
+        """Ask the brokers, then the ZooKeeper servers, to end in time.
 
-        All at once, because the last brokers of a quorum can't move their leadership without a majority and would wait for minutes.
+        All at once: the last brokers of a quorum can't move their leadership without a majority, and would wait for minutes.
         """
         for group in (self.brokers, self.zookeepers):
             for server in group:
@@ -272,19 +272,20 @@ class EmbeddedCluster:
                 time.sleep(0.05)
 
 
-#: How often the owner looks for servers that have ended, in seconds.
+#: Seconds between the owner's checks for servers that have ended.
 _LOOK_EVERY = 0.5
 
 
 class _Signalled(BaseException):
-    """SIGINT or SIGTERM came. Not an Exception: nothing on the way may handle it."""
+    """SIGINT or SIGTERM arrived; no `except Exception` may handle it."""
 
 
 def own_until_signalled(cluster: EmbeddedCluster, when_up: Callable[[], None], report: Progress) -> None:
-    """Start `cluster`, call `when_up`, wait for SIGINT or SIGTERM, close it. Call it from the main thread.
+    """Run `cluster` until SIGINT or SIGTERM, and then close it.
 
-    A signal during the start ends it too; a second one during the close kills what has not ended. A server that ends
-    unexpectedly is reported once; the others go on. Raises EmbeddedClusterError: the cluster did not come up.
+    Call it from the main thread; it calls `when_up` once the servers are ready. A signal during the start ends it too; a second
+    one during the close kills what has not ended. A server that ends unexpectedly is reported once; the others continue.
+    Raises EmbeddedClusterError: the cluster did not come up.
     """
     with handled(_raise):
         try:
@@ -313,7 +314,7 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One entry of ports per server."""
+    """The cluster's id, and the ports of each server."""
 
     cluster_id: str
     brokers: tuple[KafkaPorts, ...]
@@ -326,10 +327,10 @@ class Layout:
 
 
 def load_or_choose(directory: Path, brokers: int, zookeepers: int) -> Layout:
-    """Return the layout that `directory` keeps, with fresh ports if one of the old is taken; a new one if it has none.
+    """Return the layout that `directory` keeps, or a new one.
 
-    Raises EmbeddedClusterError: the directory holds a cluster of another size (its quorums can't change theirs), or
-    its layout cannot be read.
+    A kept layout gets fresh ports if one of its ports is taken. Raises EmbeddedClusterError: the directory holds a cluster of
+    another size (its quorums can't change theirs), or its layout cannot be read.
     """
     path = directory / _NAME
     remedies = {"other": "Give another directory.", "unreadable": "Delete the directory, or give another."}
@@ -354,16 +355,16 @@ def load_or_choose(directory: Path, brokers: int, zookeepers: int) -> Layout:
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write `value` so that a reader finds the old file or the whole new one, never a part."""
+    """Write `value` atomically: a reader never finds a part of it."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_text(json.dumps(value, indent=2) + "\n")
     part.replace(path)
 
 
 def read_json(path: Path, make: Callable[[dict[str, Any]], T], *, other: str, unreadable: str) -> T:
-    """Return what `make` makes of a file of `write_json`.
+    """Read a file of `write_json`, and convert its value with `make`.
 
-    Raises EmbeddedClusterError: it is of another version, and then `other` says what to do, or cannot be read (`unreadable`).
+    Raises EmbeddedClusterError: it has another version, or cannot be read; `other` or `unreadable` says what to do then.
     """
     try:
         value = json.loads(path.read_text())
@@ -385,7 +386,7 @@ def _layout(value: dict[str, Any]) -> Layout:
 
 
 def is_free(port: int) -> bool:
-    """Return whether a server could listen on `port` of the loopback address now."""
+    """Return whether a server could listen on loopback `port` now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the servers do: ignore closing connections
         try:

@@ -1,7 +1,7 @@
-"""A cluster that outlives the command that started it: a supervisor process owns the servers until `end` is called.
+"""A supervisor process owns a cluster's servers until `end` is called.
 
-While the cluster is up the supervisor's folder has `cluster.json`, which says where everything is. The supervisor holds
-the folder's lock, so a `cluster.json` whose lock is free is stale.
+So the cluster outlives the command that started it. While it is up, its folder has `cluster.json` with addresses and pids.
+The supervisor holds the folder's lock, so a `cluster.json` whose lock is free is stale.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from inbound.embedded.server import Server
 from inbound.embedded.zookeeper import zookeeper_mode
 from inbound.errors import EmbeddedClusterError
 
-#: A supervisor that was asked to end needs at most 20 s for its servers. Seconds until it is killed.
+#: Seconds until a supervisor is killed that was asked to end; its servers take at most 20 s.
 _END_TIMEOUT = 40.0
 _ERROR = "error: "
 _UP = "up"
@@ -34,7 +34,7 @@ _UP = "up"
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """One server, as cluster.json has it."""
+    """One server in cluster.json."""
 
     name: str
     port: int
@@ -43,11 +43,11 @@ class ServerInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClusterInfo:
-    """What cluster.json says: the supervisor's pid, when it was up (seconds since the Unix epoch), the servers."""
+    """The content of cluster.json."""
 
     directory: Path
-    pid: int
-    started: float
+    pid: int  # the supervisor's
+    started: float  # when it was up, in seconds since the Unix epoch
     brokers: tuple[ServerInfo, ...]
     zookeepers: tuple[ServerInfo, ...]
 
@@ -71,7 +71,7 @@ def start(
     java: str = "java",
     progress: Progress = silent,
 ) -> ClusterInfo:
-    """Start a supervisor with a cluster in `directory` and return once it is up.
+    """Start a supervisor for `directory`, and return once the cluster is up.
 
     Raises EmbeddedClusterError: the directory is in use, or the cluster did not come up; then nothing is left running.
     """
@@ -105,7 +105,7 @@ def start(
 
 
 def _forget(supervisor: subprocess.Popen[bytes], directory: Path) -> ClusterInfo:
-    """Return what the supervisor wrote, and let it live on without being waited for."""
+    """Return what the supervisor wrote, and stop waiting for its end."""
     info = read(directory)
     if info is None:
         raise EmbeddedClusterError(
@@ -118,7 +118,7 @@ def _forget(supervisor: subprocess.Popen[bytes], directory: Path) -> ClusterInfo
 def read(directory: Path) -> ClusterInfo | None:
     """Return what `directory`/cluster.json says, or None if there is none.
 
-    Raises EmbeddedClusterError: it is there but cannot be read.
+    Raises EmbeddedClusterError: it cannot be read.
     """
     path = directory / "cluster.json"
 
@@ -138,12 +138,15 @@ def read(directory: Path) -> ClusterInfo | None:
 
 
 def supervised(info: ClusterInfo) -> bool:
-    """Return whether the supervisor that wrote `info` is alive; if not, `info` is stale."""
+    """Return whether the supervisor that wrote `info` is alive."""
     return holder(info.directory / "cluster.lock") == info.pid and alive(info.pid)
 
 
 def answers(info: ClusterInfo, timeout: float = 3.0) -> dict[str, str | None]:
-    """Ask every server something real: name -> its answer, None if it does not serve. At most `timeout` s each."""
+    """Ask every server a real question, and return the answers by name.
+
+    None: the server did not answer within `timeout` seconds.
+    """
     said: dict[str, str | None] = {}
     for server in info.zookeepers:
         said[server.name] = zookeeper_mode(server.port, timeout)
@@ -154,10 +157,10 @@ def answers(info: ClusterInfo, timeout: float = 3.0) -> dict[str, str | None]:
 
 
 def end(directory: Path, timeout: float = _END_TIMEOUT) -> bool:
-    """End the detached cluster of `directory` and wait until its servers are gone. Returns False if there was none.
+    """End the detached cluster of `directory`, and wait for its servers.
 
-    A supervisor that has not ended after `timeout` seconds is killed. A stale cluster.json is removed.
-    Raises EmbeddedClusterError: the directory is held by a cluster that is not detached.
+    Returns False if there was none. A supervisor that has not ended after `timeout` seconds is killed. A stale cluster.json is
+    removed. Raises EmbeddedClusterError: the directory is held by a cluster that is not detached.
     """
     directory = directory.absolute()
     info = read(directory)
@@ -186,7 +189,7 @@ def end(directory: Path, timeout: float = _END_TIMEOUT) -> bool:
 
 
 def _supervise(options: dict[str, Any]) -> int:
-    """What the supervisor process does. Standard output goes to who waits in `start`, until the cluster is up."""
+    """Run the supervisor; its output goes to `start` until it is up."""
     directory = Path(options["directory"])
     told = True
 

@@ -1,11 +1,11 @@
-"""The small process that stands between an owner and one server, so that the server never outlives the owner.
+"""A guardian process ends one server when the server's owner is gone.
 
 Run as a plain script, with the standard library only: `python -I -S guardian.py LOG COMMAND...`. It starts the command
 and writes its pid to standard output as a line. Then it reads standard input, whose other end only the owner holds: a
 line is the number of a signal to send, answered by the pid again; the end of the input means that the owner is gone,
 however it went, and kills the command. The guardian ends as its command does: with its exit code, or 128 + the signal.
 
-Only the command's parent can signal it safely: to others its pid may by then be a stranger's.
+Only the command's parent can signal it safely: for others its pid may by then belong to another process.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ import signal
 import subprocess
 import sys
 
-#: Where the pipe is held open by a stranger, such as a child that the owner forked without exec, a changed parent
-#: still tells us that the owner is gone. Seconds between looks.
+#: Where another process holds the pipe open (a child that the owner forked without exec), a changed parent still shows
+#: that the owner is gone. Seconds between checks.
 _LOOK_EVERY = 1.0
 _PR_SET_PDEATHSIG = 1
 
 
 def _die_with_guardian() -> None:
-    """In the child, before exec: be killed if the guardian itself is killed (Linux; elsewhere there is no such call).
+    """Have the kernel kill the child when the guardian is killed.
 
-    It fires when the *thread* that forked ends, which is why the owner's threads can't rely on it; we have only one.
+    Runs in the child before exec, on Linux; elsewhere there is no such call. It fires when the *thread* that forked ends, so
+    the owner's threads can't rely on it; the guardian has only one.
     """
     import ctypes
 
@@ -40,9 +41,9 @@ def _answer(pid: int) -> None:
 
 
 def _wait_until_stopped(pid: int) -> None:
-    """Return once all threads of the child have stopped, or it has ended.
+    """Wait until all threads of the child have stopped, or it ends.
 
-    Sending SIGSTOP returns before that: on a busy machine a thread of the server went on and answered a request half a
+    Sending SIGSTOP returns before that: on a busy machine a thread of the server continued and answered a request half a
     second later. To the parent the kernel reports the stop when the last thread has stopped. WNOWAIT: an end is left
     for `poll` to find.
     """
@@ -51,7 +52,7 @@ def _wait_until_stopped(pid: int) -> None:
 
 
 def main(log: str, command: list[str]) -> int:
-    """Run `command` with its output appended to `log`, until it ends or the owner does. Returns our exit code."""
+    """Run `command` until it or the owner ends; return our exit code."""
     owner = os.getppid()
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)

@@ -1,7 +1,7 @@
-"""The servers' jars: a Java that runs them, Ivy that fetches them once, digests that they must have.
+"""Ivy fetches the servers' jars once; digests verify them.
 
-`jars.sha256` lists the SHA-256 of each jar, as `sha256sum --check` reads it in the cache folder. Maven's own checksums come from
-the server that the jars come from; these come with inbound.
+`jars.sha256` lists the SHA-256 of each jar, as `sha256sum --check` reads it in the cache folder. Maven's own checksums come
+from the server that the jars come from; these come with inbound.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _FETCH_TIMEOUT = 840.0
 
 
 def silent(message: str) -> None:
-    """The progress callback for those who want none."""
+    """Ignore a progress message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """One server's jars: a folder name in the cache, and what Ivy is asked for."""
+    """One server's jars: a cache folder's name, and Ivy's request."""
 
     name: str
     #: (organisation, module, revision) of each dependency.
     modules: tuple[tuple[str, str, str], ...]
     #: Whether Ivy follows the modules' own dependencies.
     transitive: bool
-    #: (organisation, module) of what is left out; `*` is every module.
+    #: (organisation, module) of each exclusion; `*` is every module.
     without: tuple[tuple[str, str], ...] = ()
     #: Which of the files of each module is wanted, as Maven has it; empty: the plain one.
     classifier: str = ""
@@ -104,7 +104,7 @@ _SETTINGS_WITHOUT_POMS = """\
 
 
 def connector(spark_version: str) -> Bundle:
-    """Return the jars with which a Spark of that version reads Kafka; what Spark has itself is left out."""
+    """Return the bundle of Spark's Kafka connector, without Spark's own jars."""
     modules = ("spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13")
     return Bundle(
         f"spark-sql-kafka-0-10_2.13-{spark_version}",
@@ -120,18 +120,18 @@ def connector(spark_version: str) -> Bundle:
 
 @dataclass(frozen=True, slots=True)
 class Jars:
-    """Where the servers' jars are."""
+    """The folders of the servers' jars."""
 
     kafka: Path
     zookeeper: Path
 
 
 def fetch_jars(cache: Path, *, java: str = "java", progress: Progress = silent) -> Jars:
-    """Return the jar folders in `cache`, fetching what is missing (48 MB, about 40 s; once).
+    """Return the jar folders in `cache`, fetching what is missing.
 
-    A folder appears under its final name only when it is complete. Several processes may call this at the same time:
-    one fetches, the others wait. Raises EmbeddedClusterError: PySpark or Java is missing, the fetch failed, or a jar is not what
-    `jars.sha256` says.
+    The first fetch brings 48 MB in about 40 s. A folder appears under its final name once it is complete. Of several processes
+    one fetches, and the others wait. Raises EmbeddedClusterError: PySpark or Java is missing, the fetch failed, or a jar
+    differs from `jars.sha256`.
     """
     return Jars(*(fetch(cache, bundle, java=java, progress=progress) for bundle in (KAFKA, ZOOKEEPER)))
 
@@ -139,18 +139,12 @@ def fetch_jars(cache: Path, *, java: str = "java", progress: Progress = silent) 
 def fetch_connector(
     cache: Path, spark_version: str, *, java: str = "java", progress: Progress = silent
 ) -> tuple[Path, ...]:
-    """Return the jars of Spark's Kafka connector in `cache`, fetching what is missing (6 MB; once).
-
-    Raises EmbeddedClusterError as `fetch_jars` does.
-    """
+    """Return Spark's connector jars (6 MB), fetched as by `fetch_jars`."""
     return tuple(sorted(fetch(cache, connector(spark_version), java=java, progress=progress).glob("*.jar")))
 
 
 def fetch(cache: Path, bundle: Bundle, *, java: str = "java", progress: Progress = silent) -> Path:
-    """Return the folder in `cache` of a bundle's jars, fetching what is missing.
-
-    Raises EmbeddedClusterError as `fetch_jars` does.
-    """
+    """Return a bundle's folder in `cache`, fetched as by `fetch_jars`."""
     target = cache / bundle.name
     if target.is_dir():
         check_once(target, bundle.name)
@@ -205,8 +199,8 @@ def _retrieve(java: str, ivy: Path, cache: Path, bundle: Bundle, part: Path, pro
     """Run Ivy, and leave exactly the bundle's jars in `part`/jars."""
     progress(f"{bundle.name}: fetching the jars (once)")
     (part / "ivy.xml").write_text(bundle.ivy_file())
-    # It ends before the optimizing compiler has paid off: without it this takes half the processor time. Each bundle has a cache
-    # of its own: Ivy locks none, and bundles are fetched at the same time.
+    # The run is too short for the optimizing compiler: without it this takes half the processor time. Each bundle has a cache of
+    # its own, as Ivy locks none and bundles are fetched in parallel.
     command = [java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar", str(ivy), "-ivy", str(part / "ivy.xml")]
     command += ["-cache", str(cache / "ivy" / bundle.name), "-confs", "default"]
     if not bundle.transitive:
@@ -244,7 +238,7 @@ def _retrieve(java: str, ivy: Path, cache: Path, bundle: Bundle, part: Path, pro
 
 
 def _reasons(lines: deque[str]) -> str:
-    """Return Ivy's own complaints among its output, or its last lines where it has none."""
+    """Return Ivy's complaints from its output, or else its last lines."""
     marks = ("not found", "problem", "exception", "unreachable", "timed out", "failed", "error")
     picked = [line.strip() for line in lines if any(mark in line.lower() for mark in marks) and "::::" not in line]
     return "; ".join(dict.fromkeys(picked[:6] or [line.strip() for line in lines][-6:])) or "it printed nothing"
@@ -257,7 +251,7 @@ LISTED = Path(__file__).with_name("jars.sha256")
 
 
 def digests_of(bundle: str) -> Mapping[str, str]:
-    """Return the digest of each jar of a bundle, by its name; empty: nothing is known of a bundle of that name."""
+    """Return each jar's digest by name; empty for an unknown bundle."""
     found = {}
     for line in LISTED.read_text().splitlines():
         digest, _, path = line.partition("  ")
@@ -268,10 +262,9 @@ def digests_of(bundle: str) -> Mapping[str, str]:
 
 
 def check(folder: Path, bundle: str) -> None:
-    """See that a folder has the jars of a bundle as they are listed; what is of an unknown bundle is taken as it is.
+    """Check a folder's jars against the list of their bundle.
 
-    Raises:
-        EmbeddedClusterError: one is another, is missing, or is too much.
+    Those of an unknown bundle are accepted. Raises EmbeddedClusterError: a jar differs, is missing, or is not listed.
     """
     expected = digests_of(bundle)
     if not expected:
@@ -293,7 +286,7 @@ def check(folder: Path, bundle: str) -> None:
 
 
 def check_once(folder: Path, bundle: str) -> None:
-    """The same, but not again as long as list, sizes and times of the files stay what they are. Raises as `check` does."""
+    """Check a folder again only if its files or the list changed."""
     expected = digests_of(bundle)
     if not expected:
         return
@@ -327,18 +320,18 @@ _HOW = (
 
 
 def java_major(version_output: str) -> int | None:
-    """Return the major version in what `java -version` prints (8 for "1.8.0_392"); None if there is none in it."""
+    """Return the major version that `java -version` prints; None without one."""
     found = _VERSION_LINE.search(version_output)
     if found is None:
         return None
     first, second = int(found[1]), found[2]
-    return int(second) if first == 1 and second else first
+    return int(second) if first == 1 and second else first  # "1.8.0_392" is version 8
 
 
 def check_java(command: str = "java") -> str:
-    """Return the path of the Java that `command` names, once it is known to be new enough (takes about 0.1 s).
+    """Return the path of `command`, a Java that is new enough.
 
-    Raises EmbeddedClusterError: there is none, it does not run, or it is too old.
+    Takes about 0.1 s. Raises EmbeddedClusterError: there is none, it does not run, or it is too old.
     """
     path = shutil.which(command)
     if path is None:

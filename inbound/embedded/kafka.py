@@ -1,4 +1,4 @@
-"""A real Kafka server (KRaft: broker and controller in one) as a child process."""
+"""A real Kafka server as a child process: KRaft broker and controller."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _METADATA_API = 3
 
 @dataclass(frozen=True, slots=True)
 class KafkaPorts:
-    """The ports of one server: for clients and other brokers, and for the controllers' quorum."""
+    """The ports of one server."""
 
-    client: int
-    controller: int
+    client: int  # for other brokers, too
+    controller: int  # of the controllers' quorum
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Listener:
-    """Another way in to every broker, besides the plain one: with TLS, with SASL."""
+    """An additional listener of every broker: with TLS, with SASL."""
 
     name: str  # Kafka's own rule: capitals, digits, underscores
     protocol: str  # SSL, SASL_PLAINTEXT, SASL_SSL
@@ -40,7 +40,7 @@ class Listener:
 
 
 def listener_properties(ports: Mapping[Listener, int]) -> dict[str, str]:
-    """Return what a server's settings say of these listeners; `listeners` and its like are to be appended to the rest."""
+    """Return listener settings, to be appended to a server's own values."""
     doors = "".join(f",{one.name}://127.0.0.1:{port}" for one, port in ports.items())
     return {
         "listeners": doors,
@@ -92,17 +92,17 @@ def render_properties(settings: dict[str, str]) -> str:
 
 
 def new_uuid() -> str:
-    """Return a random id as Kafka writes them: 16 bytes in 22 characters. A leading '-' would look like an option."""
+    """Return a random id in Kafka's format: 16 bytes in 22 characters."""
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
-        pass
+        pass  # it would look like an option
     return text
 
 
 def format_template(java: str, jars: Path) -> Path:
-    """Return the file of first metadata records that Kafka's own `StorageTool format` writes for this version.
+    """Return the file of Kafka's first metadata records for this version.
 
-    It depends on neither cluster nor node, so it is made once (about 1 s) and kept next to the jars; formatting a
-    server's folder is then a copy instead of one more JVM for each.
+    Kafka's own `StorageTool format` writes it. It depends on neither cluster nor node, so it is made once (about 1 s) and kept
+    next to the jars; formatting a server's folder is then a copy instead of one more JVM for each.
     """
     kept = jars.parent / f"kafka-format-{KAFKA_VERSION}.checkpoint"
     if kept.exists():
@@ -128,7 +128,7 @@ def format_template(java: str, jars: Path) -> Path:
 
 
 class KafkaServer(Server):
-    """Server `index` of a cluster. A metadata answer that lists the server itself is what counts as serving."""
+    """Server `index` of a cluster; ready once its metadata answers list it."""
 
     def __init__(
         self,
@@ -142,7 +142,6 @@ class KafkaServer(Server):
         template: Path,
         listeners: Mapping[Listener, int] | None = None,
     ) -> None:
-        """`listeners`: those besides the plain one, with their ports."""
         super().__init__(f"kafka-{index}", cluster[index].client, folder)
         self.node_id = index + 1
         #: The ports of the listeners besides the plain one, by name.
@@ -181,15 +180,15 @@ class KafkaServer(Server):
         return self.node_id in live_brokers(self.port, timeout)
 
     def sees(self, timeout: float = 2.0) -> frozenset[int]:
-        """Return the node ids of the brokers that this one believes alive; empty if it does not answer."""
+        """Return the node ids that this broker sees; empty without an answer."""
         return live_brokers(self.port, timeout)
 
 
 def live_brokers(port: int, timeout: float) -> frozenset[int]:
-    """Ask the broker on `port` for the cluster's metadata and return the node ids of the live brokers it lists.
+    """Ask the broker on `port` for the live brokers' node ids.
 
-    Empty if it cannot be reached or gives no answer within `timeout` seconds. A request by hand, because a client
-    library would bring threads, retries and waits of its own to a simple question.
+    Empty if it gives no answer within `timeout` seconds. The request is made by hand, because a client library would bring
+    threads, retries and waits of its own to a simple question.
     """
     try:
         return frozenset(read_brokers(ask_for_metadata(port, timeout))[0])
@@ -198,7 +197,7 @@ def live_brokers(port: int, timeout: float) -> frozenset[int]:
 
 
 def ask_for_metadata(port: int, timeout: float, *topics: str) -> bytes:
-    """Return the answer to a Metadata v1 request, from its correlation id on. Raises OSError: there is none."""
+    """Return a Metadata v1 answer from its correlation id on; raise OSError."""
     client = b"inbound"
     # Request header v1 (api, version, correlation id, client id), then Metadata v1: the list of topics.
     request = struct.pack(f">hhih{len(client)}si", _METADATA_API, 1, 1, len(client), client, len(topics))
@@ -212,7 +211,7 @@ def ask_for_metadata(port: int, timeout: float, *topics: str) -> bytes:
 
 
 def read_brokers(answer: bytes) -> tuple[list[int], int]:
-    """Return the brokers' node ids in the answer to a Metadata v1 request, and where the list of them ends."""
+    """Return the broker ids in a Metadata v1 answer, and their end."""
     (count,) = struct.unpack_from(">i", answer, 4)
     at = 8
     nodes = []

@@ -1,4 +1,4 @@
-"""A lock file that the kernel releases when its holder dies, however it dies."""
+"""A lock file that the kernel releases when its holder dies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import TracebackType
 
 
 class LockFile:
-    """An exclusive lock on `path`, which names the holder's pid for those who find it taken.
+    """An exclusive lock on `path`, which names the holder's pid.
 
     Child processes may inherit the descriptor: then the lock is held until the last of them has ended too.
     """
@@ -20,7 +20,7 @@ class LockFile:
         self._fd: int | None = None
 
     def acquire(self, timeout: float = 0.0) -> bool:
-        """Take the lock, trying for `timeout` seconds. Returns False if another still holds it then."""
+        """Take the lock within `timeout` seconds; return whether it was free."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         deadline = time.monotonic() + timeout
@@ -39,7 +39,7 @@ class LockFile:
         return True
 
     def release(self) -> None:
-        """Give the lock back; nothing happens if it is not held.
+        """Release the lock, if it is held.
 
         The descriptor is closed and not unlocked: a child that inherited it keeps the lock.
         """
@@ -61,7 +61,7 @@ class LockFile:
 
 
 def holder(path: Path) -> int | None:
-    """Return the pid of the process that locked `path`, or None if the lock is free.
+    """Return the pid that locked `path`; None if the lock is free.
 
     The pid is that of the first holder; 0 if the file does not say. It may be dead while children keep the lock.
     """
@@ -80,7 +80,7 @@ def holder(path: Path) -> int | None:
 
 
 def alive(pid: int) -> bool:
-    """Return whether a process `pid` exists; one that has ended and was not waited for yet does not, on Linux."""
+    """Return whether a process exists; on Linux, a zombie does not."""
     if pid <= 0:
         return False
     try:

@@ -1,9 +1,11 @@
-"""Fixtures with real servers, for your tests: `pytest_plugins = ["inbound.embedded.pytest_plugin"]` in conftest.py.
+"""Your tests get real servers from these fixtures.
+
+Name them in conftest.py: `pytest_plugins = ["inbound.embedded.pytest_plugin"]`.
 
     def test_orders(embedded_cluster):
         producer = KafkaProducer(bootstrap_servers=embedded_cluster.bootstrap_servers)
 
-Topics are not created by themselves, and all tests share the servers: give topics and groups a name per test.
+Topics are not created automatically, and all tests share the servers: give topics and groups a name per test.
 """
 
 from __future__ import annotations
@@ -22,14 +24,14 @@ _log = logging.getLogger("inbound.embedded")
 
 
 class ClusterFactory(Protocol):
-    """Makes a started cluster, which is closed at the end of the session if the test has not done so."""
+    """Starts a cluster, which closes with the test session at the latest."""
 
     def __call__(self, *, brokers: int = 1, zookeepers: int = 1, directory: Path | None = None) -> EmbeddedCluster: ...
 
 
 @pytest.fixture(scope="session")
 def inbound_jars() -> Path:
-    """The cache folder of the servers' jars. Define a fixture of this name to have another."""
+    """The cache folder of the servers' jars; redefine it for another."""
     return Path("~/.cache/inbound/jars").expanduser()
 
 

@@ -1,4 +1,4 @@
-"""One server of an embedded cluster: a child process behind its guardian, with verbs for what can happen to it."""
+"""One server of an embedded cluster, behind its guardian process."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from pathlib import Path
 from inbound.embedded import guardian
 from inbound.errors import EmbeddedClusterError
 
-#: How long a server may take to answer after its start, in seconds: some 20 times the usual on a quiet machine.
+#: How long a server may take to answer after its start, in seconds: about 20 times the usual on a quiet machine.
 START_TIMEOUT = 90.0
 #: How long a server may take to end gracefully before it is killed, in seconds.
 STOP_TIMEOUT = 20.0
 _POLL = 0.05
 _LOG_LINES = 15
 
-#: Everything with a pipe to a guardian. A process forked off the owner without exec must not keep those pipes open.
+#: Servers with a pipe to a guardian. A process forked off the owner without exec must not keep those pipes open.
 _live: weakref.WeakSet[Server] = weakref.WeakSet()
 
 
 class Server(ABC):
-    """One server process. Stopped or killed and started again it keeps its port and its data.
+    """One server process; a restart keeps its port and its data.
 
-    The verbs may be called from any thread; those of one server wait for each other.
+    Its methods may be called from any thread; those of one server wait for each other.
     """
 
     def __init__(self, name: str, port: int, folder: Path) -> None:
@@ -54,7 +54,7 @@ class Server(ABC):
 
     @abstractmethod
     def ready(self, timeout: float) -> bool:
-        """Ask the server, for at most `timeout` seconds, whether it serves clients now."""
+        """Return whether the server serves clients; takes at most `timeout` seconds."""
 
     @property
     def address(self) -> str:
@@ -73,7 +73,7 @@ class Server(ABC):
 
     @property
     def pid(self) -> int | None:
-        """The server's own process id (not its guardian's); None if it does not run."""
+        """The server's own pid, not its guardian's; None if not running."""
         with self._lock:
             if not self.running:
                 return None
@@ -82,7 +82,7 @@ class Server(ABC):
             return self._pid
 
     def start(self, *, wait: bool = True, timeout: float = START_TIMEOUT) -> None:
-        """Start the process and, unless `wait` is False, wait until it serves clients. Does nothing if it runs.
+        """Start the process unless it runs, and wait until it serves clients.
 
         A ZooKeeper server of a quorum serves only once a majority runs: start the others with `wait=False`, then call
         `wait_ready`. Raises EmbeddedClusterError: it died or did not answer within `timeout` seconds.
@@ -113,13 +113,13 @@ class Server(ABC):
             time.sleep(_POLL)
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> None:
-        """End the process gracefully (SIGTERM); it is killed if it has not ended after `timeout` seconds."""
+        """End the process with SIGTERM, or with SIGKILL after `timeout` seconds."""
         with self._lock:
             if self.terminate():
                 self._end(timeout)
 
     def terminate(self) -> bool:
-        """Ask the process to end and don't wait for it. Returns False if it does not run."""
+        """Send SIGTERM without waiting; return False if it does not run."""
         with self._lock:
             if self._paused:
                 self.resume()
@@ -139,14 +139,14 @@ class Server(ABC):
             self._paused = True
 
     def resume(self) -> None:
-        """Let a paused process go on (SIGCONT)."""
+        """Continue a paused process (SIGCONT)."""
         with self._lock:
             if not self._signal(signal.SIGCONT):
                 raise EmbeddedClusterError(f"{self.name}: cannot be resumed, it does not run. Start it first.")
             self._paused = False
 
     def died_of_a_taken_port(self) -> bool:
-        """Return whether the process has ended since its last start because its port belonged to another."""
+        """Return whether the process ended because its port was taken."""
         log = self._log_since_start()
         return not self.running and ("Address already in use" in log or "BindException" in log)
 
@@ -175,7 +175,7 @@ class Server(ABC):
         _live.add(self)
 
     def _signal(self, number: signal.Signals) -> bool:
-        """Have the guardian send a signal, and wait until it has. Returns False if the process does not run."""
+        """Have the guardian send a signal; return whether it was sent."""
         process = self._guardian
         if process is None or self.pid is None:
             return False
@@ -187,7 +187,7 @@ class Server(ABC):
         return self._read_pid() is not None
 
     def _read_pid(self) -> int | None:
-        """Return the next line of the guardian; None if the server ended before."""
+        """Return the guardian's next line; None if the server has ended."""
         process = self._guardian
         assert process is not None
         assert process.stdout is not None
@@ -197,7 +197,7 @@ class Server(ABC):
         return int(line) if line else None
 
     def _end(self, timeout: float) -> None:
-        """Wait for the end of the process, `timeout` seconds at most before it is killed."""
+        """Wait for the end of the process; kill it after `timeout` seconds."""
         process = self._guardian
         if process is None:
             return

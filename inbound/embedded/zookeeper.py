@@ -24,9 +24,9 @@ class ZooKeeperPorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperSecurity:
-    """What a server asks of its clients on a port for TLS; the plain one stays open to this machine.
+    """What a server demands of clients on its TLS port.
 
-    Stores are PEM files; a key store holds the key (PKCS #8), then its certificate.
+    The plain port stays open to this machine. Stores are PEM files; a key store holds the key (PKCS #8), then its certificate.
     """
 
     port: int
@@ -62,7 +62,7 @@ class ZooKeeperSecurity:
     def jaas(self) -> str:
         """Return the file that names the users to Java.
 
-        Raises EmbeddedClusterError: a name or a password cannot stand in it.
+        Raises EmbeddedClusterError: a name or a password has characters that it cannot hold.
         """
         for user, password in self.users.items():
             if not user.isidentifier() or '"' in password or "\\" in password or not password.isprintable():
@@ -97,7 +97,7 @@ def zoo_cfg(
 
 
 class ZooKeeperServer(Server):
-    """Server `index` of an ensemble. `srvr` answered with a mode is what counts as serving."""
+    """Server `index` of an ensemble; ready once `srvr` names a mode."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class ZooKeeperServer(Server):
             "-Djava.awt.headless=true",
             "-Dzookeeper.jmx.log4j.disable=true",
             "-Dzookeeper.preAllocSize=1024",  # KiB; the default writes 64 MiB at the first change
-            # At "warn" these tell of every client that goes away and every peer that is not up yet, with stacks.
+            # At "warn" these log every client that disconnects and every peer that is not up yet, with stacks.
             *simple_logger(
                 "warn",
                 {
@@ -159,12 +159,12 @@ class ZooKeeperServer(Server):
         return self.mode(timeout) is not None and (self._secure_port is None or _speaks_tls(self._secure_port, timeout))
 
     def mode(self, timeout: float = 2.0) -> str | None:
-        """Return the server's mode: standalone, leader or follower; None if it does not serve."""
+        """Return standalone, leader or follower; None if it does not serve."""
         return zookeeper_mode(self.port, timeout)
 
 
 def zookeeper_mode(port: int, timeout: float) -> str | None:
-    """Return the mode of the server on `port`: standalone, leader or follower; None if it does not serve."""
+    """Return a server's `mode`; None if it does not serve."""
     for line in four_letter_word(port, "srvr", timeout).splitlines():
         key, _, value = line.partition(": ")
         if key == "Mode":
@@ -173,7 +173,7 @@ def zookeeper_mode(port: int, timeout: float) -> str | None:
 
 
 def _speaks_tls(port: int, timeout: float) -> bool:
-    """Return whether a TLS handshake succeeds on a loopback port, with any certificate."""
+    """Return whether a TLS handshake succeeds, with any certificate."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -188,9 +188,9 @@ def _speaks_tls(port: int, timeout: float) -> bool:
 
 
 def simple_logger(level: str, loggers: Mapping[str, str] | None = None) -> list[str]:
-    """Return the JVM flags that make slf4j-simple print `level` and above, each line with its time.
+    """Return JVM flags that make slf4j-simple print `level` and above.
 
-    `loggers` gives single loggers a level of their own.
+    Each line has its time. `loggers` gives single loggers a level of their own.
     """
     prefix = "-Dorg.slf4j.simpleLogger."
     return [
@@ -203,7 +203,7 @@ def simple_logger(level: str, loggers: Mapping[str, str] | None = None) -> list[
 
 
 def four_letter_word(port: int, word: str, timeout: float) -> str:
-    """Send ZooKeeper one of its four-letter commands; "" if the server cannot be reached or closes at once."""
+    """Send a four-letter command; return "" if the server does not answer."""
     answer = b""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout) as connection:

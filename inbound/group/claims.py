@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from inbound.coordinators.nodes import BadNodeError, ResetNote
-from inbound.coordinators.ownership import Claim, Fence, OtherTopicError, Ownership, Verdict
+from inbound.coordinators.ownership import Claim, ClaimCheck, Fence, OtherTopicError, Ownership
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call, Op, RefusedError
 from inbound.errors import InboundError, PartitionLostError, TransientError, ZkNodeError, ZkUnavailableError
@@ -26,18 +26,21 @@ from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
-#: How soon to ask again for an owner node that should be free any moment.
+#: Seconds until the next claim of a partition whose owner node should be free any moment.
 RETRY = 0.25
-#: How soon to try again what failed for another reason than a lost connection.
+#: Seconds until the next try after a failure other than a lost connection.
 AFTER_ERROR = 5.0
-#: A member that leaves waits so long for its partitions to drain, in seconds, so that they can be released together.
+#: Seconds that a leaving member waits for its partitions to drain, to release them together.
 TOGETHER = 0.1
-#: Why a reset is in the ledger, where a command has moved the group's offset.
+#: The reason of a reset in the ledger, where a command has moved the group's offset.
 BY_COMMAND = "offsets reset"
 
 
 class Claims:
-    """Carries out claims, checks and releases. `Ownership` has the transactions, `Schedule` the partitions' places."""
+    """Claims, checks and releases partitions by their nodes in ZooKeeper.
+
+    `Ownership` has the transactions, `Schedule` the partitions' places.
+    """
 
     def __init__(
         self,
@@ -50,7 +53,7 @@ class Claims:
         why_released: Callable[[TopicPartition], str],
         may_be_reset: Callable[[Partition], bool],
     ) -> None:
-        """`why` and `why_released` return the reason of a move, for the journal.
+        """Take `why` and `why_released`, which explain a move in the journal.
 
         `may_be_reset`: whether a reset may have moved a partition's epoch.
         """
@@ -64,10 +67,10 @@ class Claims:
         self.ownership = Ownership(parts.zk, parts.settings.now.group, parts.consumer_id)
         #: Set when the group is being left: nothing is claimed any more.
         self.leaving = False
-        #: Their owner node may be ours although we do not hold them.
+        #: Partitions whose owner node may be ours although we do not hold them.
         self._suspects: set[TopicPartition] = set()
-        self._releases: dict[Partition, Call[None]] = {}  # those under way
-        #: While the group is being left: what drained partitions wait for, and whose owner nodes are gone already.
+        self._releases: dict[Partition, Call[None]] = {}  # in progress
+        #: While the group is being left: drained partitions wait for it, and for these the owner nodes are gone already.
         self._together: Call[None] | None = None
         self._deleted: frozenset[TopicPartition] = frozenset()
         self.backoff = PartitionBackoff(parts)
@@ -76,7 +79,10 @@ class Claims:
     # -- beliefs against nodes ---------------------------------------------------------------------------------------
 
     async def verify(self) -> None:
-        """Check held partitions against their nodes. One that another member owns is dropped without a commit."""
+        """Check held partitions against their nodes in ZooKeeper.
+
+        A partition that another member owns is dropped without a commit.
+        """
         held = [p for p in self._parts.schedule.held() if p.place is not Place.LEAVING and p.fate is not Fate.DROP]
         verdicts = await self._tasks.gather([self._verify_one(p) for p in held], "check")
         again = []
@@ -89,24 +95,24 @@ class Claims:
             partition.why_lost = "the topic was deleted and recreated; the new one is read from its start"
             self._parts.schedule.doom(partition, Fate.DROP)
         for partition, (verdict, fence) in zip(held, verdicts, strict=True):
-            if verdict is Verdict.HELD and fence.session != partition.fence.session:
+            if verdict is ClaimCheck.HELD and fence.session != partition.fence.session:
                 self._parts.schedule.refence(partition, fence)
-            elif verdict in (Verdict.LOST, Verdict.BROKEN):
+            elif verdict in (ClaimCheck.LOST, ClaimCheck.BROKEN):
                 self._drop(partition, verdict)
-            elif verdict is Verdict.UNVERIFIED:
+            elif verdict is ClaimCheck.UNVERIFIED:
                 again.append(partition)
         if again:
             await self.recover(again)
         self._parts.wake_committer()
 
     async def recover(self, partitions: Sequence[Partition]) -> None:
-        """Get owner nodes back in the current session, under the same epochs."""
+        """Recreate owner nodes in the current session, under the same epochs."""
         connection = self._parts.zk.connection
         if connection is None:
             raise ZkUnavailableError(f"channel {self._parts.name}: no connection to recover its partitions with")
         needy = [p for p in partitions if p.place is not Place.LEAVING and p.fate is not Fate.DROP]
         verdicts = await self._tasks.gather([self._recover_one(p) for p in needy], "recovery")
-        recovered = [p for p, verdict in zip(needy, verdicts, strict=True) if verdict is Verdict.HELD]
+        recovered = [p for p, verdict in zip(needy, verdicts, strict=True) if verdict is ClaimCheck.HELD]
         if recovered:
             self._parts.journal.note(
                 "verified",
@@ -119,32 +125,31 @@ class Claims:
                 # recovery creates one. No partition is held under it.
                 self._suspects.add(partition.tp)
                 self._parts.evaluate()
-            elif verdict in (Verdict.LOST, Verdict.BROKEN):
+            elif verdict in (ClaimCheck.LOST, ClaimCheck.BROKEN):
                 self._drop(partition, verdict)
-            elif verdict is Verdict.UNVERIFIED:
+            elif verdict is ClaimCheck.UNVERIFIED:
                 self._parts.evaluate()
         self._parts.schedule.hurry_all()
         self._parts.wake_committer()
 
-    async def _verify_one(self, partition: Partition, *, recover: bool = False) -> tuple[Verdict, Fence]:
-        """Check one partition. What ZooKeeper refuses for its nodes concerns no other one."""
+    async def _verify_one(self, partition: Partition, *, recover: bool = False) -> tuple[ClaimCheck, Fence]:
         try:
             verdict, fence = await self.ownership.verify(partition.tp, partition.fence)
-            if verdict is Verdict.UNVERIFIED and recover:
+            if verdict is ClaimCheck.UNVERIFIED and recover:
                 # The server declared the old session expired before it gave us a new one, so no commit of the old one
-                # can land any more, and the same epoch is safe to go on with: as it is now, for a commit whose answer
+                # can land any more, and the same epoch is safe to keep: as it is now, because a commit whose answer
                 # was lost may have moved it on.
                 verdict, fence = await self.ownership.recover(partition.tp, fence)
         except ZkNodeError as error:
             self.backoff.failed(partition.tp, error)
-            return Verdict.REFUSED, partition.fence
-        if verdict is Verdict.HELD:
+            return ClaimCheck.REFUSED, partition.fence
+        if verdict is ClaimCheck.HELD:
             self.backoff.succeeded(partition.tp)
         return verdict, fence
 
-    async def _recover_one(self, partition: Partition) -> Verdict:
+    async def _recover_one(self, partition: Partition) -> ClaimCheck:
         verdict, fence = await self._verify_one(partition, recover=True)
-        if verdict is Verdict.HELD:
+        if verdict is ClaimCheck.HELD:
             if fence.session != partition.fence.session:
                 self._parts.journal.note(
                     "recovered", "got back in a new session under the same epoch: nothing is repeated",
@@ -153,11 +158,11 @@ class Claims:
             self._parts.schedule.refence(partition, fence)
         return verdict
 
-    def _drop(self, partition: Partition, verdict: Verdict) -> None:
+    def _drop(self, partition: Partition, verdict: ClaimCheck) -> None:
         if self._may_be_reset(partition):
             why = "a reset has moved its epoch on"
             partition.why_lost = "a reset of the group's offsets has overtaken it; reading begins where that says"
-        elif verdict is Verdict.BROKEN:
+        elif verdict is ClaimCheck.BROKEN:
             why = "its epoch moved on although the owner node is ours"
         else:
             why = "another consumer has claimed it"
@@ -172,10 +177,12 @@ class Claims:
     ) -> bool:
         """Claim partitions again whose owner node may be ours without a claim.
 
-        After a claim whose answer was lost, or a drop: no other member can claim such a partition, and we do not read it. Where
-        it cannot be claimed, for the gate of its topic is among `closed` or a call of ours still works on it, the node is
-        deleted: a reset waits for that, or another member for the partition.
-        Returns False if one of them could not be had: it counts as owned, so no plan would take it; look again soon.
+        After a claim whose answer was lost, or a drop: no other member can claim such a partition, and we do not read
+        it. If it cannot be claimed, because the gate of its topic is among `closed` or a call of ours still works on
+        it, the node is deleted: a reset waits for that, or another member waits for the partition.
+
+        Returns False if one of them could not be claimed or cleared: it counts as owned, so no plan would take it; look
+        again soon.
         """
         settled = True
         self._suspects |= self._parts.schedule.take_dropped()
@@ -199,9 +206,9 @@ class Claims:
         return settled
 
     async def clear_node(self, tp: TopicPartition) -> bool:
-        """Delete an owner node of ours, or of a dead predecessor. We hold nothing under it.
+        """Delete an owner node of ours, or of a dead predecessor.
 
-        Returns False if that is not certain: look again.
+        We hold no partition under it. Returns False if the deletion is not certain: look again.
         """
         try:
             await self.ownership.clear(tp, self._dead_sessions)
@@ -217,14 +224,14 @@ class Claims:
     # -- taking and releasing ----------------------------------------------------------------------------------------
 
     async def take(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Claim these. Returns False if any of them could not be had."""
+        """Claim partitions. Returns False if any claim failed."""
         if partitions:
             self._reading.expect()
         results = await self._tasks.gather([self.claim(tp) for tp in partitions], "claim")
         return all(results)
 
     async def claim(self, tp: TopicPartition) -> bool:
-        """Claim one partition, and begin to read it. Returns whether it is ours now."""
+        """Claim one partition, and begin to read it. Returns whether it succeeded."""
         if self.leaving or not self._parts.schedule.may_claim(tp) or self.backoff.rests(tp):
             return False
         meta = self._reading.topics.found.get(tp.topic)
@@ -310,9 +317,9 @@ class Claims:
         self._reading.open(partition)
 
     def _tell_reset(self, partition: Partition, reset: ResetNote) -> None:
-        """Note in the ledger that a reset moved the group's offset. `on_reset` is called before the first batch.
+        """Note in the ledger that a reset moved the group's offset.
 
-        In the ledger it stands before `claimed`, as it is why the claim begins where it does.
+        `on_reset` is called before the first batch. The note precedes `claimed`, as it explains where the claim begins.
         """
         parts, tp, epoch = self._parts, partition.tp, partition.fence.epoch
         name = reset.command.rpartition("/")[2]
@@ -338,7 +345,7 @@ class Claims:
         partition.callbacks.append(on_reset)
 
     def release(self, partition: Partition) -> Call[None]:
-        """Start to release a partition, once. Returns what completes when it is out of our hands."""
+        """Begin to release a partition, once. The call completes with the release."""
         running = self._releases.get(partition)
         if running is None:
             self._parts.schedule.doom(partition, Fate.RELEASE)
@@ -350,8 +357,8 @@ class Claims:
     async def _give_up(self, partition: Partition) -> None:
         """Delete the owner node of a partition once it has drained.
 
-        1. A release is asked for; 2. committer and worker find that the partition is lost, and it is gone; 3. this begins.
-        `drained` is done then, and there is nothing left to wait for.
+        1. A release is asked for; 2. committer and worker find that the partition is lost, and it is gone; 3. this
+        begins. `drained` is done then, and there is nothing left to wait for.
         """
         await partition.drained
         if self._together is not None:
@@ -371,7 +378,7 @@ class Claims:
         self._parts.evaluate()
 
     async def release_abandoned(self, partition: Partition) -> None:
-        """Release an abandoned partition without a commit. Tries again until its owner node is gone."""
+        """Release an abandoned partition without a commit, trying until it succeeds."""
         await self._delete_owner(partition, lambda: True)
         self._parts.ledger_notes.note("released", partition.tp, partition.fence.epoch, abandoned=True)
         self._parts.evaluate()
@@ -413,9 +420,9 @@ class Claims:
     ) -> None:
         """Release everything. The first transaction carries `members_part`, the id node's deletion.
 
-        What has drained by then goes in one transaction with the id node. The others see at once all that is to be had,
-        each claims its share, and none looks twice. A partition that takes longer follows when it has drained. If that transaction
-        does not come about, `otherwise` is awaited, and the partitions are released one by one.
+        Drained partitions go in one transaction with the id node. So the other members see all free partitions at once,
+        each claims its share, and none looks twice. A partition that takes longer follows when it has drained. If that
+        transaction fails, `otherwise` is awaited, and the partitions are released one by one.
         """
         held = [p for p in self._parts.schedule.held() if p.fate is not Fate.DROP]
         self.leaving = True
@@ -441,10 +448,10 @@ class Claims:
             await release
 
     def commit_in(self, session: int) -> None:
-        """Commit in `session` for released partitions of an expired one.
+        """Commit in `session` for released partitions of an expired session.
 
-        None of the old session's commits is on its way any more, and the epoch alone still fences ours: what has been
-        processed is committed, unless another member has claimed it or a reset has moved the epoch.
+        No commit of the old session is in flight any more, and the epoch alone still fences ours: processed records are
+        committed, unless another member has claimed the partition or a reset has moved the epoch.
         """
         for partition in self._parts.schedule.held():
             if partition.fate is Fate.RELEASE and partition.fence.session != session:
@@ -453,10 +460,10 @@ class Claims:
         self._parts.wake_committer()
 
     async def clear(self) -> None:
-        """Delete owner nodes that are still ours after all releases. A claim's answer was lost.
+        """Delete owner nodes that are still ours after all releases.
 
-        Each under its epoch, as the channel may come back in this session, and claim it: see `Ownership.clear`. What ZooKeeper
-        refuses us is named, and goes with the session.
+        A claim's answer was lost. Each is deleted under its epoch, as the channel may come back in this session and
+        claim it: see `Ownership.clear`. A node that ZooKeeper refuses is logged, and goes with the session.
 
         Raises:
             TransientError: ZooKeeper did not answer; call it again.
@@ -468,5 +475,5 @@ class Claims:
 
     @property
     def nothing_to_commit(self) -> bool:
-        """Whether all that is left to do is to delete owner nodes."""
+        """Whether only owner nodes are left to delete."""
         return all(p.place is Place.LEAVING for p in self._parts.schedule.held())

@@ -1,4 +1,4 @@
-"""Journals members that come and go, reasons of moves, and notices."""
+"""Journals members that join and leave, reasons of moves, and notices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PlanNotices:
         self._logged: dict[str, str] = {}
 
     def say(self, notices: Collection[str], now: float) -> float | None:
-        """Log notices that are new and notices that ended. `now` is the clock's time.
+        """Log new and ended notices. `now` is the clock's time.
 
         Returns:
             The clock time at which a notice will have stood for long enough; None: no notice is waiting.
@@ -61,7 +61,7 @@ class GroupJournal:
         self._too_large = ""
 
     def members(self, now: Collection[str]) -> bool:
-        """Note who came and who left since the last look. Returns whether other members came."""
+        """Note members that joined and left. Returns whether other members joined."""
         before, self._members = self._members, frozenset(now)
         came, gone = (sorted(some - {self._consumer_id}) for some in (self._members - before, before - self._members))
         for kind, some in (("left", gone), ("joined", came)):
@@ -74,7 +74,7 @@ class GroupJournal:
         """Note the latest plan; with `tell`, what operators should know of it.
 
         Returns:
-            The clock time at which to come again for a notice; None: no notice is waiting.
+            The clock time at which to look again for a notice; None: no notice is waiting.
         """
         self._share = plan.share
         if not tell:
@@ -88,7 +88,7 @@ class GroupJournal:
         return self._notices.say(plan.notices, now)
 
     def id_node_too_large(self, error: str) -> None:
-        """Note, once, that the id node cannot name all topics."""
+        """Note once that the id node cannot name all topics."""
         if error != self._too_large:
             self._too_large = error
             self._journal.note("id-too-large", f"{error}; new topics are not read before that", level=logging.ERROR)
@@ -98,7 +98,7 @@ class GroupJournal:
         return f"{self._change} ({self._shares()}, {self._kind})"
 
     def why_released(self) -> str:
-        """Return why partitions are released now, where it is for a rebalance."""
+        """Return why partitions are released now by a rebalance."""
         return f"{self._change} ({self._shares()})"
 
     def _shares(self) -> str:

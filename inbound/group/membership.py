@@ -1,7 +1,4 @@
-"""A channel's part in its group: registration, claims, recovery, release. Runs on the controller's thread.
-
-This is the channel's side of the protocol `inbound.controller.kafka_controller.KafkaConsumer`.
-"""
+"""A channel's part in its group: registration, claims, recovery, release."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from inbound.errors import InboundError, TransientError, ZkUnavailableError
 from inbound.group.claims import RETRY, Claims
 from inbound.group.group_journal import GroupJournal
 from inbound.group.node_watches import EpochWatches, OwnerLists
-from inbound.group.operations import ReleaseCooldown
+from inbound.group.partition_backoff import ReleaseCooldown
 from inbound.group.parts import MemberParts, Reading
 from inbound.group.reset_participant import ResetParticipant
 from inbound.group.subscriber_report import SubscriberReport
@@ -29,19 +26,21 @@ from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
-#: All held partitions are held against their nodes again after so many seconds, at the next evaluation: less than the
-#: shortest sensible `rebalance_interval`, so that each timer brings such a look. The evaluation that finds it overdue does
-#: not wait for it but puts it off, by `PATIENCE` or some times that: mostly a member has left, and there is something to
-#: be claimed.
+#: Seconds after which the next evaluation checks all held partitions against their nodes again: less than the shortest
+#: sensible `rebalance_interval`, so that each timer brings such a check. The evaluation that finds it overdue puts it off,
+#: by `PATIENCE` or a few times that: mostly a member has left, and there are partitions to claim.
 LOOK_AT_ALL = 20.0
-#: A member that has its share looks so much later, in seconds, when owner nodes come and go: that is for others to act on, and what
-#: concerns it (an owner node of its own that was deleted) can wait so long. While partitions move, every owner node
-#: that comes or goes is news to every member; if all looked at once, those who have something to take would wait for them.
+#: Seconds by which a member that has its share looks later at owner nodes that come and go. They are for other members to
+#: act on, and its own concern (an owner node of its own that was deleted) can wait so long. While partitions move, every
+#: change of an owner node notifies every member; if all looked at once, members with partitions to claim would wait.
 PATIENCE = 1.5
 
 
 class GroupMembership:
-    """`inbound.controller.kafka_controller.KafkaConsumer` says when each method is called, and its duties."""
+    """The channel's side of `inbound.controller.kafka_controller.KafkaConsumer`.
+
+    That protocol says when each method is called, on the controller's thread, and its duties.
+    """
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class GroupMembership:
         abandon: Callable[[Partition, str], None],
         owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False,
     ) -> None:
-        """`on_join` is called when another member has joined.
+        """Take `on_join`, called when another member has joined.
 
         `abandon` gives up a partition that did not drain in time; its text says why it is not waited for any longer.
         """
@@ -86,7 +85,7 @@ class GroupMembership:
         self.backoff = self.claims.backoff
         self._doubted = False
         self._tasks = tasks
-        #: Whether the last plan left nothing to wish for, None while that is being found out; the number of looks at the
+        #: Whether the last plan gave this member its whole share, None while it is made; the number of looks at the
         #: owners; and the number of the look after which an owner node came or went.
         self._content: bool | None = False
         self._looks = 0
@@ -95,12 +94,12 @@ class GroupMembership:
         self._looked_at_all = float("-inf")
         self._look_at_all_from: float | None = None  # overdue, and put off until then
         self._spread = 1 + 4 * (zlib.crc32(parts.consumer_id.encode()) % 100) / 100  # not all members at once
-        self._looked_with: Mapping[str, TopicMeta] = {}  # what the brokers had said of the topics then
+        self._looked_with: Mapping[str, TopicMeta] = {}  # the topics as the brokers listed them then
         self._reading = Members(parts.zk, parts.paths, self._changed)
         self._owners = OwnerLists(parts.zk, parts.paths, self._owners_changed)
         self.members: tuple[Member, ...] = ()
         self.plan = Plan()
-        #: Set by a new session: what was ownerless then is left alone until `_quiet_until`.
+        #: Set by a new session: partitions ownerless then are left alone until `_quiet_until`.
         self._quiet_until = 0.0
         self._ownerless_at_join: frozenset[TopicPartition] | None = None
         self._expired_once = False
@@ -109,14 +108,13 @@ class GroupMembership:
         self.report = SubscriberReport(parts, self._look_again)
         self._waiting_for_id = False
         self._asked = False  # an operator has asked for a rebalance
-        #: Partitions that an operator had released.
         self.release_cooldown = ReleaseCooldown()
         self._pause_reader = PauseReader(
             parts.zk, parts.paths, parts.consumer_id, on_pause=self._pauses_changed, on_rebalance=self._asked_for
         )
 
     def move_admin(self, url: str) -> None:
-        """Name the admin port's new URL in the id node. Any thread."""
+        """Write the admin port's new URL to the id node. Any thread."""
         self.membership.admin = url
         self._parts.evaluate()
 
@@ -129,7 +127,7 @@ class GroupMembership:
 
     @property
     def registered(self) -> bool:
-        """Whether our id node stands, as far as we know."""
+        """Whether our id node exists, as far as we know."""
         return self.membership.registered and not self.leaving
 
     async def zk_reconnected(self) -> None:
@@ -203,10 +201,10 @@ class GroupMembership:
     async def coordinate(self) -> None:
         if self.leaving:
             return
-        # A partition without an owner node behind a closed gate waits for that: see ResetParticipant.
+        # A partition without an owner node waits for its closed gate to open: see ResetParticipant.
         held = [p for p in self._parts.schedule.held() if not self.resets.waits(p)]
-        # All at once: what a member asks one by one waits, on a busy machine, for a turn on the processor at each answer.
-        # One connection answers in the order of asking.
+        # All at once: on a busy machine, sequential requests wait for a turn on the processor at each answer.
+        # One connection answers in the order of the requests.
         registered, sure, _ = await self._tasks.gather(
             [self.membership.check(), self._epoch_watches.all_held(held), self._ask_ahead()], f"look of {self.name}"
         )
@@ -215,7 +213,7 @@ class GroupMembership:
             await self.zk_reconnected()
         now, topics = self._parts.clock.now(), self._topics.found
         same = topics == self._looked_with and not any(self._topics.is_another(p) for p in held)
-        # The guards first, in any case: a watch that is set before the look misses nothing.
+        # The watches come first, in any case: a watch that is set before the look misses nothing.
         if self._look_at_all_from is None and now >= self._looked_at_all + LOOK_AT_ALL:
             self._look_at_all_from = now + PATIENCE * self._spread
         overdue = self._look_at_all_from is not None and now >= self._look_at_all_from
@@ -258,8 +256,8 @@ class GroupMembership:
             if tp.topic in closed:
                 await self.claims.clear_node(tp)
         owned = await self._owners.read([t for t in topics if t not in closed]) - inherited
-        # Their owner nodes went after they were verified; or they have none of this session, for their gate was closed. It may
-        # have been opened since this look began, and another may have claimed them already: then they are owned.
+        # Their owner nodes went after they were verified; or they have none of this session, as their gate was closed. It may
+        # have been opened since this look began, and another member may have claimed them already: then they are owned.
         connection = self._parts.zk.connection
         missing = [
             p
@@ -279,7 +277,7 @@ class GroupMembership:
         if (again := self.backoff.next_try) is not None:
             self._look_again(again)
         aside = self.release_cooldown.left(self._parts.clock.now(), {m.consumer_id for m in self.members})
-        # Nor is anything free behind a closed gate, of what a call of ours still works on, or of what ZooKeeper refuses us.
+        # Nor is a partition free behind a closed gate, while a call of ours still works on it, or while ZooKeeper refuses it.
         behind_gates = {TopicPartition(t, p) for t in closed for p in range(topics.get(t, 0))}
         working = {p.tp for p in self._parts.schedule.abandoned()}
         apart = aside | behind_gates | working | (self.backoff.resting - ours)
@@ -289,7 +287,7 @@ class GroupMembership:
         if (due := self._group_journal.plan(self.plan, self._parts.clock.now(), tell=bool(topics))) is not None:
             self._look_again(due)
         claimable = tuple(self._claimable(self.plan.take, owned, topics))
-        # Changes by its own claims are no news to it, if they are all that was missing and all succeed.
+        # Changes by its own claims are not acted on, if they complete its share and all succeed.
         enough = len(mine) + len(claimable) >= self.plan.share > 0
         self._content = enough and not (self.plan.release or self.plan.notices)
         asked, self._asked = self._asked, False
@@ -332,18 +330,18 @@ class GroupMembership:
     def _claimable(
         self, wanted: Sequence[TopicPartition], owned: frozenset[TopicPartition], topics: dict[str, int]
     ) -> list[TopicPartition]:
-        """Leave out partitions that a new session must not touch yet.
+        """Leave out partitions that a new session must not claim yet.
 
-        After an outage of ZooKeeper the first member to be back would else claim everything, and no other could recover its
-        partitions. A process that has just started may claim at once the partitions that had owners when it came: they are
-        released for it, or their owners have died since. A member with an expired session waits in any case.
+        After an outage of ZooKeeper the first member to be back would else claim everything, and no other could recover
+        its partitions. A process that has just started may claim at once the partitions that had owners when it joined:
+        they are released for it, or their owners have died since. A member with an expired session waits in any case.
         """
         everything = frozenset(TopicPartition(t, p) for t, count in topics.items() for p in range(count))
         if self._ownerless_at_join is None:
             inherits = bool(self.membership.dead_sessions)
             self._ownerless_at_join = frozenset() if inherits else everything - owned
         if self._parts.clock.now() < self._quiet_until:
-            # Asked for here and not judged by the clock later: the quiet time may end while this evaluation runs.
+            # Decided here and not by the clock later: the quiet time may end while this evaluation runs.
             left_alone = set(wanted) if self._expired_once else self._ownerless_at_join.intersection(wanted)
             left_alone = {tp for tp in left_alone if not self.resets.may_hurry(tp)}
             if left_alone:
@@ -352,7 +350,10 @@ class GroupMembership:
         return [tp for tp in wanted if self._parts.schedule.may_claim(tp)]
 
     async def _read_pauses(self) -> None:
-        """Read the pauses, before anything is claimed or recovered. A member that joins a paused group delivers nothing."""
+        """Read the pauses before any partition is claimed or recovered.
+
+        A member that joins a paused group delivers nothing.
+        """
         parts = self._parts
         doubts = parts.pause_state.doubts
         generation, pauses = await self._pause_reader.read()
@@ -378,7 +379,6 @@ class GroupMembership:
         self._hear_news()
 
     def _hear_news(self) -> None:
-        """Handle a change of owner nodes. The look is at once, later, or (None) when it is known which."""
         content = self._content
         if content:
             self._tasks.spawn(self._look_later(self._looks), f"look of {self.name} at the owners")
@@ -405,7 +405,7 @@ class GroupMembership:
         await self.report.write()
         if not taken and self._content:
             self._content = False
-            if self._news == self._looks:  # others were faster: the news concerns this member after all
+            if self._news == self._looks:  # others were faster: the change concerns this member after all
                 self._changed()
         return taken
 
@@ -416,7 +416,10 @@ class GroupMembership:
                 self.claims.release(partition)
 
     async def give_up(self, tp: TopicPartition, seconds: float | None) -> bool:
-        """Begin to release `tp` gracefully, and leave it to others. Returns whether it was held; see `ReleaseCooldown.add`."""
+        """Begin to release `tp` gracefully, and leave it to other members.
+
+        Returns whether it was held; see `ReleaseCooldown.add`.
+        """
         partition = self._parts.schedule.get(tp)
         if partition is None or partition.fate is not Fate.KEEP:
             return False
@@ -425,7 +428,10 @@ class GroupMembership:
         return True
 
     async def leave_group(self) -> None:
-        """Leave gracefully. The id node goes first, or with the owner nodes, so that others take them at once."""
+        """Leave the group gracefully.
+
+        The id node goes first, or with the owner nodes, so that other members claim them at once.
+        """
         self.claims.leaving = True
         try:
             id_node = await self.membership.leaving()
@@ -436,7 +442,7 @@ class GroupMembership:
         await self.report.write_last()
 
     async def clear_up(self) -> None:
-        """Delete nodes that are still ours after the group was left. Other members wait for them."""
+        """Delete our nodes after the group was left: other members wait."""
         while True:
             try:
                 await self.membership.unregister()

@@ -1,8 +1,8 @@
 """Saves reads by watches on held partitions' epochs and on owner lists.
 
 A member that takes a partition from us changes its epoch node, which fires a watch. An owner node that only vanished is
-missing in the list that every evaluation reads. The timer finds the rest. That saves most of what an
-evaluation would ask of ZooKeeper: see docs/decisions/0013-cost-of-evaluation.md.
+missing in the list that every evaluation reads. The timer finds the rest. That saves most of an evaluation's reads of
+ZooKeeper: see docs/decisions/0013-cost-of-evaluation.md.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from inbound.errors import ZkNodeError
 from inbound.partition.partition import Fate, Partition, Place
 from inbound.topic_partition import TopicPartition
 
-#: So many partitions are asked about at a time.
+#: Partitions whose nodes are requested at a time.
 TOGETHER = 100
 
 
 class _EpochWatch:
-    """The watch on one epoch node. Written by the controller's thread, `fired` by any."""
+    """The watch on one epoch node.
+
+    The controller's thread writes it, but any thread writes `fired`.
+    """
 
     __slots__ = ("__weakref__", "_changed", "fired", "generation", "sure")
 
@@ -29,7 +32,7 @@ class _EpochWatch:
         self.generation = generation
         self._changed = changed
         self.fired = False
-        #: Under this fence the partition was found to be held, after the watch was set.
+        #: The fence under which the partition was held, as read after the watch was set.
         self.sure: Fence | None = None
 
     def fire(self) -> None:
@@ -39,7 +42,10 @@ class _EpochWatch:
 
 
 class EpochWatches:
-    """Used from the controller's thread only, but for the watches."""
+    """Watches the epochs of held partitions.
+
+    Controller's thread, but for the watches.
+    """
 
     def __init__(self, zk: ZooKeeper, paths: GroupPaths, changed: Callable[[], None]) -> None:
         """`changed` is called, on any thread, when a held partition's epoch changes."""
@@ -50,9 +56,9 @@ class EpochWatches:
         self._epoch_watches: dict[TopicPartition, _EpochWatch] = {}
 
     async def all_held(self, partitions: Sequence[Partition]) -> bool:
-        """Return whether all of these are held. Reads nodes only of those not known to be.
+        """Return whether all partitions are held. Reads only nodes in question.
 
-        False: hold them all against the nodes.
+        False: check all of them against their nodes.
 
         Raises:
             TransientError: ZooKeeper did not answer.
@@ -70,7 +76,7 @@ class EpochWatches:
                 try:
                     epoch, owner = await reading, await asking
                 except ZkNodeError:
-                    guard.sure = None  # the look at all of them names it
+                    guard.sure = None  # the check of all partitions reports the error
                     continue
                 ours = owner is not None and owner.stat.ephemeral_owner == connection.session.id == fence.session
                 own = epoch is not None and epoch.stat.version == fence.epoch
@@ -99,7 +105,10 @@ class EpochWatches:
 
 
 class OwnerLists:
-    """One channel's. Controller's thread, but for the watches."""
+    """Reads the owner lists of one channel's topics.
+
+    Controller's thread, but for the watches.
+    """
 
     def __init__(self, zk: ZooKeeper, paths: GroupPaths, changed: Callable[[], None]) -> None:
         """`changed` is called, on any thread, when owner nodes come or go."""
@@ -107,10 +116,10 @@ class OwnerLists:
         self._paths = paths
         self._changed = changed
         self._watches: dict[str, Watch] = {}
-        self._asked: dict[str, Call[list[str] | None]] = {}  # whose answers are on their way
+        self._asked: dict[str, Call[list[str] | None]] = {}  # requested, and not taken by `read`
 
     def ask(self, topics: Iterable[str]) -> None:
-        """Ask for these now; `read` takes the answers, if it comes next."""
+        """Request the owner lists of topics; the next `read` takes the answers."""
         self._asked = {topic: self._list(topic) for topic in topics}
 
     async def read(self, topics: Iterable[str]) -> frozenset[TopicPartition]:

@@ -1,13 +1,13 @@
-"""Operators' pause, resume and rebalance of a group. They need ZooKeeper alone, and no member that is alive.
+"""Operators' pause, resume and rebalance of a group.
 
-The command line and the admin port both come here.
+The command line and the admin port both come here. Operations need ZooKeeper alone, and no live member.
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -22,15 +22,14 @@ from inbound.coordinators.pauses import OPERATOR, Pause
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call, Node, ZooKeeper, ambiguous, unavailable
 from inbound.errors import InboundError
-from inbound.topic_partition import TopicPartition
 
 T = TypeVar("T")
 
-#: How long an operation may take before its caller gets an error that its outcome is unknown. Seconds.
+#: Seconds after which the caller of an operation gets an error that its outcome is unknown.
 ANSWER_SECONDS = 10.0
 
 
-class Verb(Enum):
+class OperationKind(Enum):
     """An operation."""
 
     PAUSE = "pause"
@@ -41,11 +40,11 @@ class Verb(Enum):
 
 
 #: Operations on one member alone, in its process: see `inbound.process.member_operations`.
-OF_MEMBERS = (Verb.RELEASE, Verb.RATE)
+OF_MEMBERS = (OperationKind.RELEASE, OperationKind.RATE)
 
 
 class UnknownTargetError(InboundError):
-    """The operation names a channel, or a member, that is not there."""
+    """The operation names a channel, or a member, that does not exist."""
 
 
 class BadOperationError(InboundError):
@@ -56,7 +55,7 @@ class BadOperationError(InboundError):
 class Operation:
     """An operator's request. `consumer` is one member's id; None: the whole group."""
 
-    verb: Verb
+    verb: OperationKind
     consumer: str | None = None
     reason: str | None = None
     topic: str | None = None  # of `release`
@@ -66,42 +65,44 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Target:
-    """A channel that it is done to."""
+class ChannelTarget:
+    """A channel that an operation is for."""
 
     channel: str
     group: str
     fixed_id: str | None = None  # the consumer_id that its configuration gives
 
     @classmethod
-    def of(cls, name: str, config: ChannelConfig) -> Target:
-        """Return the target that a configuration describes."""
+    def of(cls, name: str, config: ChannelConfig) -> ChannelTarget:
+        """Return the target of a channel's configuration."""
         return cls(name, config.group, config.consumer_id)
 
 
 @dataclass(frozen=True)
-class Done:
+class OperationResult:
     """The result of an operation."""
 
     channel: str
     group: str
     operation: str
     consumer: str | None
-    changed: bool  # False: it was so already
+    changed: bool  # False: the operation changed nothing
     message: str  # for people, one line
-    members: list[str]  # consumer ids alive: they hear of it at once
-    held_by: list[str]  # who still pauses the group, or the one member
+    members: list[str]  # consumer ids alive: they are notified at once
+    held_by: list[str]  # the holders of pauses that remain on the group, or on the one member
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON takes it."""
+        """Return the result as JSON takes it."""
         return asdict(self)
 
 
-async def carry_out(zk: ZooKeeper, target: Target, operation: Operation, *, by: str, wall: float) -> Done:
-    """Do `operation`. `by` names the operator and `wall` is the Unix time, both for people.
+async def carry_out(
+    zk: ZooKeeper, target: ChannelTarget, operation: Operation, *, by: str, wall: float
+) -> OperationResult:
+    """Do `operation`. `by` (the operator) and `wall` (Unix time) are for people.
 
     Raises:
-        UnknownTargetError: no member of that id is alive, and it is not the configuration's either.
+        UnknownTargetError: no member of that id is alive, and the configuration does not name it.
         TransientError: ZooKeeper does not answer. Trying again is safe.
     """
     consumer = operation.consumer
@@ -112,10 +113,10 @@ async def carry_out(zk: ZooKeeper, target: Target, operation: Operation, *, by: 
     since = datetime.fromtimestamp(wall, UTC).isoformat(timespec="milliseconds")
     reason = pauses.one_line(operation.reason or "") or None
     mine = Pause(OPERATOR, consumer, since, by, reason)
-    if operation.verb is Verb.PAUSE:
+    if operation.verb is OperationKind.PAUSE:
         before = await pauses.pause(zk, target.group, mine)
         changed, text = before is None, _paused(target, mine, before, alive)
-    elif operation.verb is Verb.RESUME:
+    elif operation.verb is OperationKind.RESUME:
         ended = await pauses.resume(zk, target.group, OPERATOR, consumer)
         changed, text = bool(ended), _resumed(consumer, ended)
     else:
@@ -123,18 +124,18 @@ async def carry_out(zk: ZooKeeper, target: Target, operation: Operation, *, by: 
         none = "no member is alive to rebalance; members that start claim their shares anyway"
         changed, text = True, "every member looks at its share now" if alive else none
     left = [p for p in await pauses.read_pauses(zk, paths) if p.consumer is None or p.consumer == consumer]
-    if operation.verb is Verb.RESUME and left:
+    if operation.verb is OperationKind.RESUME and left:
         text += f"; {_still(target, left)}"
-    if operation.verb in (Verb.RESUME, Verb.REBALANCE):
+    if operation.verb in (OperationKind.RESUME, OperationKind.REBALANCE):
         text += await _behind_gates(zk, paths)
     message = f"{target.channel}: {text} (group {target.group}, {_count(alive)} alive)"
     holders = sorted({p.holder for p in left})
-    return Done(
+    return OperationResult(
         target.channel, target.group, operation.verb.value, consumer, changed, message, alive, holders
     )  # fmt: skip
 
 
-async def _known(zk: ZooKeeper, target: Target, consumer: str, alive: list[str]) -> None:
+async def _known(zk: ZooKeeper, target: ChannelTarget, consumer: str, alive: list[str]) -> None:
     path_part(consumer, "consumer id")
     fixed = target.fixed_id
     if consumer in alive or (fixed is not None and re.fullmatch(rf"{re.escape(fixed)}(-\d+)?", consumer)):
@@ -147,7 +148,7 @@ async def _known(zk: ZooKeeper, target: Target, consumer: str, alive: list[str])
     )
 
 
-def _paused(target: Target, mine: Pause, before: Pause | None, alive: list[str]) -> str:
+def _paused(target: ChannelTarget, mine: Pause, before: Pause | None, alive: list[str]) -> str:
     if before is not None:
         return f"already {before.told(target.channel)}"
     if mine.consumer is None:
@@ -168,14 +169,13 @@ def _resumed(consumer: str | None, ended: list[Pause]) -> str:
     return "resumed" + (f", and member {', '.join(members)}, paused on its own" if members else "")
 
 
-def _still(target: Target, left: list[Pause]) -> str:
+def _still(target: ChannelTarget, left: list[Pause]) -> str:
     if any(p.holder == OPERATOR and p.consumer is None for p in left):
         return f"the whole group is paused, so nothing is read before `inbound resume {target.channel}`"
     return f"still paused by {', '.join(sorted({p.holder for p in left}))}: goes on when that is done"
 
 
 async def _behind_gates(zk: ZooKeeper, paths: GroupPaths) -> str:
-    """Name the topics behind closed gates. Nothing of them is read before their resets end."""
     topics = sorted(await zk.children(paths.all_gates) or ())
     calls: list[tuple[str, Call[Node | None]]] = [(topic, zk.get(paths.gate(topic))) for topic in topics]
     closed = []
@@ -191,7 +191,11 @@ def _count(alive: list[str]) -> str:
 
 
 def waited_for(call: Call[T], what: str) -> T:
-    """Wait for a call on the controller's thread, and return its result. Raises TransientError: not in time."""
+    """Wait for a call on the controller's thread, and return its result.
+
+    Raises:
+        TransientError: the call did not end in time.
+    """
     ended = threading.Event()
     call.when_done(ended.set)
     if not ended.wait(ANSWER_SECONDS):
@@ -203,7 +207,7 @@ def waited_for(call: Call[T], what: str) -> T:
 class Operator:
     """Carries operations out on the controller's thread, for callers on other threads.
 
-    `of_member` does what `OF_MEMBERS` names.
+    `of_member` carries out those of `OF_MEMBERS`.
     """
 
     tasks: Tasks
@@ -211,62 +215,23 @@ class Operator:
     clock: Clock
     channels: Mapping[str, ChannelConfig]
     by: str
-    of_member: Callable[[str, Operation], Done] | None = None
+    of_member: Callable[[str, Operation], OperationResult] | None = None
 
-    def __call__(self, channel: str, operation: Operation) -> Done:
-        """Do it, and wait for the end. Any thread but the controller's.
+    def __call__(self, channel: str, operation: Operation) -> OperationResult:
+        """Do an operation, and wait. Any thread but the controller's.
 
         Raises:
             UnknownTargetError: there is no such channel, or no such member.
-            TransientError: ZooKeeper is away, or did not answer in time. Trying again is safe.
+            TransientError: ZooKeeper is unavailable, or did not answer in time. Trying again is safe.
         """
         channels = dict(self.channels)  # subscriptions come and go
         if channel not in channels:
             raise UnknownTargetError(f"no channel {channel!r}; there are: {', '.join(channels)}")
         if operation.verb in OF_MEMBERS and self.of_member is not None:
             return self.of_member(channel, operation)
-        target = Target.of(channel, channels[channel])
+        target = ChannelTarget.of(channel, channels[channel])
         if self.zk.connection is None:
             raise unavailable(f"{operation.verb.value} of channel {channel}")
         work = carry_out(self.zk, target, operation, by=self.by, wall=self.clock.wall())
-        call: Call[Done] = self.tasks.spawn(work, f"{operation.verb.value} of {channel}")
+        call: Call[OperationResult] = self.tasks.spawn(work, f"{operation.verb.value} of {channel}")
         return waited_for(call, f"{operation.verb.value} of channel {channel}")
-
-
-#: How long that is by default, in seconds: as long as the usual `rebalance_interval`. Other members may have no room for
-#: such a partition, and it must not stay unread for good.
-UNTIL_REBALANCE = 60.0
-
-
-class ReleaseCooldown:
-    """Partitions that one member leaves to others. `clear` from any thread, the rest on the controller's."""
-
-    def __init__(self) -> None:
-        #: Until when, and whether a rebalance ends it before.
-        self._until: dict[TopicPartition, tuple[float, bool]] = {}
-        self._members: frozenset[str] = frozenset()
-
-    def add(self, tp: TopicPartition, now: float, seconds: float | None) -> None:
-        """Leave `tp` to others for some seconds. None: until a rebalance, at most `UNTIL_REBALANCE`."""
-        self._until[tp] = (now + (UNTIL_REBALANCE if seconds is None else seconds), seconds is None)
-
-    def clear(self) -> None:
-        """Leave nothing to others any more: an operator asked for a rebalance."""
-        self._until = {}
-
-    def left(self, now: float, members: Collection[str]) -> frozenset[TopicPartition]:
-        """Return what is still left to others. `members` are those of the group: when they change, that is a rebalance."""
-        until, before, self._members = self._until, self._members, frozenset(members)
-        moved = before != self._members and bool(before)
-        over = {tp for tp, (at, ends) in until.items() if at <= now or (ends and moved)}
-        for tp in over:
-            until.pop(tp, None)
-        return frozenset(until)
-
-    def partitions(self) -> list[TopicPartition]:
-        """Return what was left to others, as last looked at. Any thread."""
-        return sorted(dict(self._until))
-
-    def due(self) -> float | None:
-        """Return when the first may be taken again; None: there is none."""
-        return min((at for at, _ in self._until.values()), default=None)

@@ -20,10 +20,11 @@ from inbound.partition.topics import Topics
 
 
 class PauseState:
-    """The pauses of one channel. The controller writes it, workers ask it right before each delivery.
+    """The pauses of one channel.
 
-    A reading counts for its own connection: a pause that was set while the connection was lost is read before
-    anything is delivered, and so is one that was set while a read was in flight.
+    The controller writes it, workers ask it right before each delivery. A reading counts for its own connection: a
+    pause that was set while the connection was lost is read before anything is delivered, and so is one that was set
+    while a read was in flight.
     """
 
     def __init__(self, zk: ZooKeeper, schedule: Schedule) -> None:
@@ -31,7 +32,7 @@ class PauseState:
         self._schedule = schedule
         self._known_in = 0  # generation of the connection; 0: nothing is known
         self._doubts = 0
-        #: Those that concern this member, as last read. Replaced as a whole.
+        #: The pauses of this member, as last read. Replaced as a whole.
         self.pauses: tuple[Pause, ...] = ()
 
     def allows(self) -> bool:
@@ -40,17 +41,17 @@ class PauseState:
         return connection is not None and connection.generation == self._known_in and not self._schedule.paused
 
     def doubt(self) -> None:
-        """Deliver nothing before the pauses have been read again: one has changed. Any thread."""
+        """Deliver nothing before the changed pauses are read again. Any thread."""
         self._doubts += 1
         self._known_in = 0
 
     @property
     def doubts(self) -> int:
-        """The number of doubts so far. Taken before a read, and given to `learned` with its answer."""
+        """The number of doubts so far, for `learned`: taken before a read."""
         return self._doubts
 
     def learned(self, generation: int, pauses: tuple[Pause, ...], doubts: int) -> bool:
-        """Take note of what was read. Returns whether the channel is paused now and was not, or the other way round.
+        """Take in the pauses as read. Returns whether pausing changed.
 
         1. A read is answered; 2. a watch fires, for a change after it; 3. the answer comes here. So the read counts as
         knowledge only if no doubt came after it was sent; else the read that the watch asked for is newer.
@@ -62,13 +63,16 @@ class PauseState:
             self._known_in = generation
             if doubts != self._doubts:  # a watch fired between these lines
                 self._known_in = 0
-            self._schedule.hurry_all()  # those that were put back while nothing was known
+            self._schedule.hurry_all()  # also partitions that were put back while the pauses were unknown
         return changed
 
 
 @dataclass(eq=False, kw_only=True)
 class MemberParts:
-    """Made by `InboundKafkaChannel`, and shared with what polls, delivers and commits there."""
+    """A member's parts, shared with those that poll, deliver and commit.
+
+    Made by `InboundKafkaChannel`.
+    """
 
     name: str
     settings: Settings

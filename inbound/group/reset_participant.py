@@ -1,9 +1,10 @@
-"""A member's part in a reset of offsets. It keeps partitions behind closed gates released.
+"""A member's part in a reset of offsets.
 
     /consumers/<group>/gates/<topic>    `open`, or the path of the reset that closed it
 
-A batch in a callback may end and is committed, as at a rebalance. A partition that has not drained within `shutdown_timeout`
-is abandoned: it is released without a commit, for the reset waits until no partition has an owner. Other topics go on.
+Partitions behind closed gates are released. A batch in a callback may end and is committed, as at a rebalance. A
+partition that has not drained within `shutdown_timeout` is abandoned: it is released without a commit, as the reset
+waits until no partition has an owner. Other topics go on.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class ClosedGate:
 
     @property
     def by_hand(self) -> bool:
-        """Whether it names no reset: then only an operator can open it."""
+        """Whether the gate names no reset: only an operator can open it."""
         return not self.command.startswith(f"{CommandPaths.RESETS}/")
 
     @property
@@ -53,11 +54,11 @@ class _Command:
     """A reset that has closed a gate of ours."""
 
     watch: Watch
-    step: str = ""  # as its node said last; empty: not known
+    step: str = ""  # as last read from its node; empty: not known
 
 
 class ResetParticipant:
-    """The resets that concern one channel. Controller's thread, but for `closed` and `status`."""
+    """The resets of one channel. Controller's thread, but for `closed` and `status`."""
 
     def __init__(
         self, parts: MemberParts, tasks: Tasks, claims: Claims, *, changed: Callable[[], None],
@@ -70,25 +71,24 @@ class ResetParticipant:
         self._abandon = abandon
         self._changed = changed
         self._gates: dict[str, Watch] = {}  # by topic
-        #: The topics whose gate is closed, as last seen. Replaced as a whole, read by any thread.
+        #: The topics whose gate is closed, as last read. Replaced as a whole, read by any thread.
         self.closed: Mapping[str, ClosedGate] = {}
         #: Topics whose gate was closed in this session of ZooKeeper: no member has partitions there to recover.
         self._emptied: set[str] = set()
-        self._limited: set[Partition] = set()  # those whose time is running
-        self._stopped: set[Partition] = set()  # those that were held when their gate was closed
+        self._limited: set[Partition] = set()  # abandoned unless they drain in time
+        self._stopped: set[Partition] = set()  # held when their gate was closed
         self._commands: dict[str, _Command] = {}
 
     def new_session(self) -> None:
         """Forget the gates of another session."""
-        self._emptied = (
-            set()
-        )  # also gates that were closed when the connection was lost: they may have been opened since
+        # Also gates that were closed when the connection was lost: they may have been opened since.
+        self._emptied = set()
 
     def may_hurry(self, tp: TopicPartition) -> bool:
         """Whether an ownerless partition may be claimed during the quiet time.
 
-        Others may have lost their sessions, too, and are to get back what they held. But a reset that has opened its gate
-        again waited until no member held any.
+        Other members may have lost their sessions, too, and must get their partitions back. But a reset that has opened
+        its gate again waited until no member held any.
         """
         return tp.topic in self._emptied
 
@@ -97,7 +97,7 @@ class ResetParticipant:
         return partition in self._stopped
 
     def waits(self, partition: Partition) -> bool:
-        """Whether its closed gate keeps it ownerless in this session."""
+        """Whether a partition's closed gate keeps it ownerless in this session."""
         connection = self._parts.zk.connection
         return partition.tp.topic in self.closed and (
             connection is None or partition.fence.session != connection.session.id
@@ -152,7 +152,7 @@ class ResetParticipant:
         """Read the gates of these topics that may have changed.
 
         1. A read is answered; 2. a reset closes the gate; 3. the watch fires, the answer comes here. The answer is old
-        then, and the look that the watch asks for says more: it has disarmed itself.
+        then, and the look that the watch asks for is newer: the watch has disarmed itself.
         """
         zk, paths = self._parts.zk, self._parts.paths
         if zk.connection is None:
@@ -176,11 +176,12 @@ class ResetParticipant:
         self.closed = closed
 
     def _give_up(self) -> None:
-        """Begin to release what is ours of topics whose gate is closed.
+        """Begin to release our partitions of topics whose gate is closed.
 
-        A partition without an owner node in this session stays, and its commit waits: nothing of it is delivered, the reset
-        does not wait for it, and a commit that lands now would not be among the old offsets that it has read. When the gate
-        opens, it is either got back under its epoch (the reset has left it alone), or the epoch says that it was moved.
+        A partition without an owner node in this session stays, and its commit waits: nothing of it is delivered, the
+        reset does not wait for it, and a commit that lands now would not be among the old offsets that it has read.
+        When the gate opens, the partition is either recovered under its epoch (the reset has left it alone), or the
+        epoch says that it was moved.
         """
         connection = self._parts.zk.connection
         if connection is None or self._claims.leaving:
@@ -189,9 +190,9 @@ class ResetParticipant:
             if partition.tp.topic in self.closed and partition.fence.session == connection.session.id:
                 if partition.fate is Fate.KEEP:
                     self._claims.release(partition)
-                self._limit(partition)  # also what was lost: its node stands as long as its callback hangs
+                self._limit(partition)  # also a lost partition: its owner node stays while its callback hangs
 
-    # -- what does not end -------------------------------------------------------------------------------------------
+    # -- partitions that do not drain --------------------------------------------------------------------------------
 
     def _limit(self, partition: Partition) -> None:
         if partition not in self._limited:
@@ -199,7 +200,6 @@ class ResetParticipant:
             self._tasks.spawn(self._abandon_late(partition), f"limit of {partition.tp}")
 
     async def _abandon_late(self, partition: Partition) -> None:
-        """Abandon a partition that did not drain, and delete its owner node."""
         try:
             await self._tasks.sleep(self._parts.settings.now.shutdown_timeout)
             while self._must_go(partition):
@@ -212,7 +212,6 @@ class ResetParticipant:
             self._limited.discard(partition)
 
     def _must_go(self, partition: Partition) -> bool:
-        """Whether it still blocks a reset. It has not drained, and its gate is closed."""
         over = partition.place in (Place.LEAVING, Place.GONE, Place.ABANDONED) or self._claims.leaving
         return not over and partition.tp.topic in self.closed
 
@@ -221,7 +220,7 @@ class ResetParticipant:
         self._abandon(partition, f"while reset {gate.name} waits for it")
         await self._claims.release_abandoned(partition)
 
-    # -- for people --------------------------------------------------------------------------------------------------
+    # -- status ------------------------------------------------------------------------------------------------------
 
     def status(self) -> list[ResetStatus]:
         """Return the resets that stall partitions. Any thread."""
@@ -243,8 +242,7 @@ class ResetParticipant:
         return known.step if known is not None else ""
 
     def _follow(self, command: str) -> None:
-        """See how far a reset has come. Any thread: its node's watch tells of each step."""
-        self._tasks.spawn(self._read(command), f"look at {command}")
+        self._tasks.spawn(self._read(command), f"look at {command}")  # any thread: a watch reports each step
 
     async def _read(self, command: str) -> None:
         known = self._commands.get(command)

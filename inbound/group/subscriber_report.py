@@ -1,4 +1,4 @@
-"""Reports a subscription in the id node, in `/status` and its own node."""
+"""Reports a subscription in the id node, `/status`, and its own node."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ from dataclasses import replace
 from typing import Any
 
 from inbound.coordinators.base import GroupView
-from inbound.coordinators.members import NAMED, SubscriberSaid, SubscriberStatus, status_of
+from inbound.coordinators.subscriber_status import NAMED, SubscriberSaid, SubscriberStatus, status_of
 from inbound.coordinators.zookeeper import Create, Node, Op, SetData
 from inbound.errors import InboundError
 from inbound.group.parts import MemberParts
 
 log = logging.getLogger(__name__)
 
-#: How soon to write again what could not be written, and how long trouble must stand before others are told. Seconds.
+#: Seconds until a failed write is tried again, and for which a problem must stand before it is written.
 AGAIN = 1.0
 STANDS = 1.0
-#: The id node says so many reasons, each cut after so many characters; of the others only the number.
+#: The id node lists so many reasons, each cut after so many characters; of the others only the number.
 REASONS, LONGEST_REASON = NAMED, 500
 
 
 class SubscriberReport:
-    """One channel's. Controller's thread, but for `refresh` (one thread), `said` and `status` (any)."""
+    """The report of one channel's subscription.
+
+    Controller's thread, but for `refresh` (one thread), `said` and `status` (any).
+    """
 
     def __init__(self, parts: MemberParts, look_again: Callable[[float], None]) -> None:
         self._parts = parts
@@ -38,17 +41,19 @@ class SubscriberReport:
         self._written: SubscriberStatus | None = None
 
     def said(self) -> SubscriberSaid | None:
-        """Return what our id node is to say."""
+        """Return the subscription as our id node has to show it."""
         serves, (stopped, note) = self.serves, self._trouble
         return replace(serves, stopped=stopped, note=note) if serves is not None else None
 
     def refresh(self, status: Mapping[str, Any]) -> None:
-        """Look at how it goes; `status` is what the dispatcher says. Called every now and then.
+        """Update the report from `status`, the dispatcher's. Called now and then.
 
-        Trouble is written once it has stood for a moment: each change of an id node has other members look.
+        A problem is written once it has stood for a moment: each change of an id node makes other members look.
         """
         note = status.get("subscriber_problem")
-        waiting = status.get("partitions") or {} if note is None else {}  # for the subscriber: that says the note
+        waiting = (
+            status.get("partitions") or {} if note is None else {}
+        )  # else they wait for the subscriber: see the note
         stopped = [pause.told(self._parts.name) for pause in self._parts.pause_state.pauses]
         stopped += [
             f"stopped at {p.tp}: {p.failure.held}" for p in self._parts.schedule.held() if p.failure.held is not None
@@ -63,14 +68,14 @@ class SubscriberReport:
             self._parts.evaluate()
 
     def status(self) -> SubscriberStatus | None:
-        """Return the subscription's condition as seen here. None: the channel is no subscription."""
+        """Return the subscription's condition as this member sees it. None: no subscription."""
         said = self.said()
         if said is None:
             return None
         return status_of(said, self._view_now(), connected=self._parts.zk.connection is not None)
 
     async def write(self) -> None:
-        """Write the condition into the group's node. Raises nothing of ZooKeeper's."""
+        """Write the condition to the group's node. Raises no error of ZooKeeper."""
         view = self._view_now()
         if self.serves is None or view is None:
             return
@@ -88,10 +93,11 @@ class SubscriberReport:
             self._look_again(self._parts.clock.now() + AGAIN)
 
     async def write_last(self) -> None:
-        """Write that no member serves it, if none is left. Called once we left; raises nothing of ZooKeeper's.
+        """Write that no member serves the subscription, if none is left.
 
-        The ids are read again: what was last seen may list a member that died since. They are read after the node
-        that is written, so that a member that joins and writes in between is either listed, or has moved the node's version on.
+        Called after leaving; raises no error of ZooKeeper. The ids are read again: the last view may list a member that
+        died since. They are read after the node that is written, so that a member that joins and writes in between is
+        either listed, or has moved the node's version on.
         """
         said, view, paths = self.said(), self.view, self._parts.paths
         if said is None or view is None:
@@ -112,7 +118,6 @@ class SubscriberReport:
         self._written = status
 
     def _view_now(self) -> GroupView | None:
-        """Return the group as last seen, and what we have claimed since."""
         view = self.view
         if view is None:
             return None

@@ -1,4 +1,4 @@
-"""Tells a recreated topic from the one that the group knows."""
+"""Distinguishes a recreated topic from the one that the group knows."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
-#: Brokers that go on naming a topic that the group knows as deleted are believed after so many seconds.
+#: Seconds after which brokers are believed that go on listing a topic that the group knows as deleted.
 BELIEVE_AFTER = 60.0
 
 
 @dataclass
 class _Contradiction:
-    """A disagreement of group and brokers on a topic's id. The brokers are asked again."""
+    """Group and brokers disagree on a topic's id; brokers are asked again."""
 
     question: int
     since: float
@@ -29,7 +29,7 @@ class _Contradiction:
 
 
 class TopicIdentity:
-    """Believes the brokers after they have repeated themselves: one may be behind. Controller's thread."""
+    """Believes brokers after they repeat themselves: one may be behind. Controller's thread."""
 
     def __init__(self, topics: Topics, clock: Clock) -> None:
         self._topics = topics
@@ -37,7 +37,7 @@ class TopicIdentity:
         self._contradictions: dict[TopicPartition, _Contradiction] = {}
 
     def recreated(self, held: Iterable[Partition]) -> list[Partition]:
-        """Return held partitions whose topic was recreated. Two answers of the brokers say so."""
+        """Return held partitions whose topic two answers of the brokers call recreated."""
         found = []
         for partition in held:
             tp, before = partition.tp, self._contradictions.get(partition.tp)
@@ -66,7 +66,7 @@ class TopicIdentity:
         return False
 
     def instead_of(self, tp: TopicPartition) -> str | None:
-        """Return the group's topic id that the brokers have contradicted. None: there is none."""
+        """Return the group's topic id that brokers contradict; None: there is none."""
         before = self._contradictions.get(tp)
         return before.found if before is not None else None
 
@@ -79,5 +79,5 @@ class TopicIdentity:
         log.info("%s; asking them again", error)
 
     def agreed(self, tp: TopicPartition) -> None:
-        """A claim succeeded: group and brokers mean the same topic."""
+        """Forget a contradiction: a claim succeeded, so both mean the same topic."""
         self._contradictions.pop(tp, None)

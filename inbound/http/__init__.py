@@ -1,5 +1,5 @@
-"""HTTP/1.1: the one server of all listeners, and the client of everything that posts.
+"""The HTTP/1.1 server of all listeners, and the client of all senders.
 
-`server/` accepts connections, TLS and requests; `client/` posts. Neither imports the other, and neither knows a route, an event
-or a topic: they import configuration, `runtime` and leaves alone. Begin with `server/serving.py` or `client/client.py`.
+Begin with `server/serving.py` or `client/client.py`. Neither folder imports the other, and neither knows a route, an event or a
+topic: they import configuration, `runtime` and leaves alone.
 """

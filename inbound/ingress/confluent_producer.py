@@ -1,4 +1,4 @@
-"""Writing the ingress's records with confluent-kafka."""
+"""Writes the ingress's records with confluent-kafka."""
 
 from __future__ import annotations
 
@@ -17,20 +17,18 @@ from inbound.processors.cloudevents_bridge import RecordParts
 
 log = logging.getLogger(__name__)
 
-#: A producer that cannot go on is replaced at most so often. Seconds.
+#: Seconds between two replacements of broken producers.
 _REPLACE_EVERY = 1.0
 
 
 class ConfluentProducer:
-    """librdkafka's producer.
-
-    Its callbacks run in `poll`, on the event loop's own thread.
+    """librdkafka's producer, with its callbacks on the event loop's thread.
 
     A batch that is too large for its topic fails as a whole.
 
-    After a fatal error (the brokers and librdkafka disagree on what was written) it takes nothing more: another one takes
-    its place. Records that the old one had sent are answered when the brokers answer, or after the delivery timeout; those
-    that it had not sent fail at once.
+    After a fatal error (the brokers and librdkafka disagree on the written records) a producer takes no more records, and is
+    replaced. Records that it had sent are answered when the brokers answer, or after the delivery timeout; those that it had
+    not sent fail at once.
     """
 
     name = "confluent-kafka"
@@ -45,7 +43,7 @@ class ConfluentProducer:
         library: Any = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`library` is the client library's module, if not confluent_kafka itself; `clock` returns seconds."""
+        """`library` replaces the module confluent_kafka; `clock` returns seconds."""
         import confluent_kafka
 
         from inbound.kafka.confluent.settings import Credentials, log_settings
@@ -70,7 +68,7 @@ class ConfluentProducer:
             "delivery.timeout.ms": round(config.delivery_timeout * 1000),
             "allow.auto.create.topics": False,
             "message.max.bytes": max(1_000_000, config.max_event_bytes + OVERHEAD),
-            # `max_in_flight_bytes` bounds what waits; this never should.
+            # `max_in_flight_bytes` bounds the queue; this never should.
             "queue.buffering.max.kbytes": min(2 * config.max_in_flight_bytes // 1024 + 65536, 2**31 - 1),
             "queue.buffering.max.messages": 0,
             **log_settings(),  # nothing, unless asked for: the ingress logs errors itself
@@ -133,7 +131,7 @@ class ConfluentProducer:
         return self._alone
 
     def _look(self, producer: Any, error: Any) -> None:
-        """Let another producer take the place of `producer` if its `error` is fatal."""
+        """Replace `producer` if its `error` is fatal."""
         # `produce` raises _FATAL, of which `fatal` is false; `poll` raises the error itself, of which it is true.
         if not (error.fatal() or error.code() == self._kafka.KafkaError._FATAL) or producer in self._replaced:
             return
@@ -141,7 +139,7 @@ class ConfluentProducer:
         self._replace()
 
     def _replace(self) -> None:
-        """Replace what is broken; at most once a second, for what is fatal for the next one, too."""
+        """Replace broken producers, once a second: the next may break, too."""
         if (now := self._clock()) < self._replaced_at + _REPLACE_EVERY:
             return
         broken, self._broken = self._broken, {}
@@ -171,7 +169,7 @@ class ConfluentProducer:
         return found
 
     def _renew_password(self) -> None:
-        """Give a password that was rotated to the producer; its next connection has it."""
+        """Give a rotated password to the producer, for its next connection."""
         try:
             who = login(resolve(self._entry.properties))
         except ConfigError:
@@ -204,7 +202,7 @@ class ConfluentProducer:
 
 
 def _codes(error: Any) -> dict[int, FailureCause]:
-    """Return what the codes of confluent-kafka's errors mean; any other is a refusal."""
+    """Return the causes by confluent-kafka's error codes; others are refusals."""
     away = (
         "_MSG_TIMED_OUT", "_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "REQUEST_TIMED_OUT",
         "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION",

@@ -23,12 +23,12 @@ from inbound.processors.cloudevents_bridge import RecordParts
 
 log = logging.getLogger(__name__)
 
-#: How long it may block for metadata before it accepts a record. Seconds.
+#: Seconds that it may block for metadata before it accepts a record.
 _BLOCKS = 5.0
 
 
 class KafkaPythonProducer:
-    """kafka-python's producer, fed by its own thread: `send` may wait.
+    """kafka-python's producer, fed by a thread of its own: `send` may wait.
 
     A batch that is too large for its topic it sends again in parts, until only a record that is itself too large fails.
     """
@@ -40,7 +40,7 @@ class KafkaPythonProducer:
     def __init__(
         self, config: IngressConfig, properties: Mapping[str, Any], *, library: Any = None, threaded: bool = True
     ) -> None:
-        """`library` is the client library's module, if not kafka itself. Not `threaded`: `step` is called by the caller."""
+        """`library` replaces the module kafka; not `threaded`: the caller calls `step`."""
         import kafka
 
         from inbound.kafka.python.topics import settings_for
@@ -91,7 +91,7 @@ class KafkaPythonProducer:
         cause = FailureCause.REFUSED
         if isinstance(error, errors.BrokerResponseError) and error.errno in CAUSES:
             cause = CAUSES[error.errno]
-        elif type(error) is errors.KafkaError:  # its error for the records beside one that the brokers name
+        elif type(error) is errors.KafkaError:  # its error for the other records of a refused one's batch
             cause = FailureCause.BESIDE
         elif isinstance(error, (OSError, errors.KafkaTimeoutError)) or getattr(error, "retriable", False):
             cause = FailureCause.AWAY
@@ -112,7 +112,7 @@ class KafkaPythonProducer:
         return {self._thread.name: (self._thread.is_alive(), self._stepped_at)}
 
     def figures(self) -> Sequence[BrokerFigures]:
-        producer = self._producers.get(False)  # the other one writes what others were refused with
+        producer = self._producers.get(False)  # the other one sends single records again
         return figures_of(producer.metrics(raw=True)) if producer is not None else ()
 
     def close(self, seconds: float) -> None:
@@ -138,7 +138,10 @@ class KafkaPythonProducer:
             end(producer, self._ends_within)
 
     def step(self, seconds: float) -> bool:
-        """Give the next record to the client; wait for one so long. Returns whether there are more to come."""
+        """Give the next record, within `seconds`, to the client.
+
+        Returns False after the last one.
+        """
         self._stepped_at = time.monotonic()
         try:
             item = self._waiting.get(timeout=seconds) if seconds else self._waiting.get_nowait()

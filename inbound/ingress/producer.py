@@ -1,6 +1,4 @@
-"""The producer of the ingress's records.
-
-One file per client beside this one.
+"""The protocol of the ingress's producer; each client has a file.
 
 A record counts as written when all in-sync brokers have it. A record that the brokers refuse costs no other one: see
 decision 53.
@@ -18,16 +16,16 @@ from inbound.errors import ConfigError
 from inbound.kafka.base import BrokerFigures
 from inbound.processors.cloudevents_bridge import RecordParts
 
-#: Called with what went wrong, or None, and of a record that was written with the client's receipt.
+#: Called with the error, or None, and with the client's receipt of a written record.
 Delivered = Callable[[Any, Any], object]
-#: How long a question about topics may take. Seconds.
+#: Seconds for a question about topics.
 ASK_SECONDS = 3.0
-#: What a client may need for a record besides its bytes.
+#: Bytes that a client may need for a record besides its own.
 OVERHEAD = 1024
 
 
 class FailureCause(Enum):
-    """The cause of a failed write, as far as the answer differs."""
+    """The cause of a failed write; each has its answer."""
 
     AWAY = "Kafka did not acknowledge it"
     GIVEN_UP = "Kafka's client gave it up before it was acknowledged"
@@ -40,7 +38,7 @@ class FailureCause(Enum):
     REFUSED = "the brokers refused it"
 
 
-#: What the error codes of Kafka's protocol mean, as both clients give them.
+#: The causes by the error codes of Kafka's protocol, which both clients give.
 CAUSES = {
     **dict.fromkeys((10, 18), FailureCause.TOO_LARGE),  # MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE
     **dict.fromkeys((32, 44, 87), FailureCause.INVALID),  # INVALID_TIMESTAMP, POLICY_VIOLATION, INVALID_RECORD
@@ -56,51 +54,60 @@ class Failure(NamedTuple):
     text: str
 
 
-class RecordProducer(Protocol):
-    """Writes records.
-
-    `send` and `poll` by the event loop's thread; neither ever waits.
-    """
+class IngressProducer(Protocol):
+    """Writes records; the event loop calls `send` and `poll`, which never wait."""
 
     name: str
-    #: What can be said of a record for the sake of another one that shared its batch; none of the batch is written then.
+    #: Causes that may belong to another record of the same batch, of which none is written then.
     of_batches: frozenset[FailureCause]
 
     def send(
         self, topic: str, records: Sequence[RecordParts], delivered: Sequence[Delivered], *, alone: bool = False
     ) -> tuple[int, Failure | None]:
-        """Send records; a later `poll` calls the `delivered` of each. `alone`: each in its own batch.
+        """Send records; a later `poll` calls the `delivered` of each.
 
-        Returns how many were taken, and why the next one was not.
+        `alone`: each in its own batch. Returns how many were taken, and why the next one was not.
         """
 
     def poll(self) -> None:
-        """Call what is to be called for records that were written, or failed."""
+        """Call `delivered` for records that were written, or failed."""
 
     def failure(self, error: Any) -> Failure:
-        """Say what an error that `delivered` was given means."""
+        """Return the failure of an error of `delivered`."""
 
     def partition(self, receipt: Any) -> int:
-        """Return the partition that a record was written to, by the receipt that `delivered` was given."""
+        """Return the partition of a record's receipt."""
 
     def topics(self) -> frozenset[str]:
-        """Return the topics that exist. Another thread; may wait for `ASK_SECONDS`. Raises BrokerUnavailableError."""
+        """Return the existing topics, within `ASK_SECONDS`. Another thread.
+
+        Raises:
+            BrokerUnavailableError: Kafka does not answer.
+        """
 
     def create(self, topic: str, partitions: int) -> None:
-        """Make a topic, or find that it is there. Another thread. Raises BrokerUnavailableError, ConfigError."""
+        """Create a topic unless it exists. Another thread.
+
+        Raises:
+            BrokerUnavailableError: Kafka does not answer, or refuses.
+            ConfigError: the client cannot be used.
+        """
 
     def threads(self) -> Mapping[str, tuple[bool, float]]:
-        """Return of each thread of ours whether it lives, and its last step on the monotonic clock. Any thread."""
+        """Return whether each of its threads lives, and its last step.
+
+        The step is on the monotonic clock. Any thread.
+        """
 
     def figures(self) -> Sequence[BrokerFigures]:
-        """Return what the client has measured of its requests, by broker. Any thread."""
+        """Return the client's figures of its requests, by broker. Any thread."""
 
     def close(self, seconds: float) -> None:
-        """Write what can be written in so many seconds, and end."""
+        """Write queued records, within `seconds`, and end."""
 
 
-def make_producer(config: IngressConfig, properties: Mapping[str, Any]) -> RecordProducer:
-    """Return the producer that `config` asks for; brokers need not be there yet for confluent-kafka.
+def make_producer(config: IngressConfig, properties: Mapping[str, Any]) -> IngressProducer:
+    """Return the configured producer; confluent-kafka's needs no broker yet.
 
     Raises:
         ConfigError: it is not installed, or cannot use one of `properties`.

@@ -1,6 +1,6 @@
-"""From a request to its answer: checked, turned into records, written, acknowledged.
+"""Receives requests: checks them, writes their records, answers.
 
-All in the event loop's thread. Nothing is answered with 202 before every event of the request is acknowledged.
+All runs on the event loop's thread. A request is answered with 202 when all its events are acknowledged, never before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from inbound.config import IngressConfig
 from inbound.http.server.connection import Incoming, ServerConnection
 from inbound.http.server.listener import RequestHandler
 from inbound.http.server.page import ACCEPTED, ServerAnswer
-from inbound.ingress.producer import Failure, FailureCause, RecordProducer
+from inbound.ingress.producer import Failure, FailureCause, IngressProducer
 from inbound.ingress.request_head import ALLOW, RULES, Headers, NoTopicError, PassedHeaders, Router, Webhook, size_of
 from inbound.ingress.topics import TopicWatch
 from inbound.processors.cloudevents_bridge import RecordParts, Refused, UnreadFormatError, http_to_records
@@ -28,7 +28,7 @@ from inbound.runtime.instruments import Histogram
 
 @dataclass
 class IngressCounters:
-    """Written by the event loop alone; read by any thread."""
+    """The counters of the ingress; the event loop alone writes them."""
 
     answers: Counter[int] = field(default_factory=Counter)  # by status
     written_events: int = 0  # acknowledged by Kafka, also in requests that failed
@@ -43,19 +43,19 @@ class IngressCounters:
     produced: defaultdict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
 
 
-#: After how many seconds a client may ask again when there is too much to do, and when Kafka is away.
+#: Retry-After, in seconds, when too many bytes are in flight, and when Kafka is unavailable.
 RETRY_PRESSED, RETRY_AWAY = 1, 2
-#: A list of topics that is older does not prove that one is missing. Seconds.
+#: Seconds after which a list of topics does not prove that one is missing.
 FRESH = 1.0
 #: Header of an answer to several events of which some are refused for good: their numbers, from 1. The others are written.
 REFUSED_EVENTS = "Inbound-Refused"
-#: Such a header is no longer, for what reads it has limits, too. Characters.
+#: Characters of that header: its readers have limits, too.
 _LONGEST_REFUSED = 4096
-#: Routes that are remembered: they depend on what the network sends.
+#: Bounds of the remembered routes: they come from the network.
 _ROUTES_KEPT, _LONGEST_KEPT = 4096, 512
-#: Another thread parses larger bodies: that takes milliseconds, in which the loop could not answer. Bytes.
+#: Bytes above which another thread parses a body: that takes milliseconds, in which the loop could not answer.
 ASIDE = 64 * 1024
-#: The head of a request counts as what is in flight, too, if it has more bytes: a connection may have many that wait.
+#: Bytes above which a request's head counts as in flight, too: a connection may have many waiting requests.
 SMALL_HEAD = 4096
 _STATUS = {
     FailureCause.AWAY: (503, RETRY_AWAY),
@@ -70,8 +70,8 @@ _STATUS = {
 }
 
 
-#: Has another thread work, one job after the other; then calls the second in the loop's thread, in the same order, with a
-#: function that returns the result, or raises.
+#: Runs jobs on another thread, one after the other. Calls the second function on the loop's thread, in the same order, with a
+#: function that returns the job's result, or raises.
 Aside = Callable[[Callable[[], Any], Callable[[Callable[[], Any]], object]], object]
 _BATCH = BATCH_CONTENT_TYPE.encode()
 _PRESSED = ServerAnswer(429, "too much waits to be written (ingress.max_in_flight_bytes)", RETRY_PRESSED)
@@ -83,7 +83,7 @@ class Receiver(RequestHandler):
     def __init__(
         self,
         config: IngressConfig,
-        producer: RecordProducer,
+        producer: IngressProducer,
         watch: TopicWatch,
         begin_polling: Callable[[], None],
         aside: Aside,
@@ -102,11 +102,11 @@ class Receiver(RequestHandler):
         self._clock = clock
         self._tracing = tracing
         self._routes: dict[tuple[bytes, bytes], tuple[str, ...]] = {}
-        self._apart: Counter[ServerConnection] = Counter()  # how many of its requests another thread takes apart
+        self._apart: Counter[ServerConnection] = Counter()  # its requests that another thread parses
         self._looking: list[tuple[Incoming, list[RecordParts]]] = []  # until the topics are read again
-        self._coming: Counter[str] = Counter()  # bytes of bodies that are not complete yet, by address
-        self._trying: set[str] = set()  # of the doubted topics, those of which an event is in flight all the same
-        #: None: no token is asked for.
+        self._coming: Counter[str] = Counter()  # bytes of incomplete bodies, by address
+        self._trying: set[str] = set()  # doubted topics with an event in flight all the same
+        #: None: none is required.
         self.token: str | None = None
         #: Whether a browser's page may post: only where a token or a certificate is required.
         self.from_pages = config.token_file is not None or (config.tls is not None and config.tls.client_ca is not None)
@@ -171,7 +171,7 @@ class Receiver(RequestHandler):
         self._take(request, records)
 
     def _take(self, request: Incoming, records: list[RecordParts] | Refused) -> None:
-        """Go on with what the body has turned out to be."""
+        """Handle the records of a body."""
         if isinstance(records, Refused):
             self._respond(request, ServerAnswer(415 if isinstance(records, UnreadFormatError) else 400, str(records)))
             return
@@ -199,13 +199,13 @@ class Receiver(RequestHandler):
             request.span.end(request.answer.status if request.answer is not None else None)
 
     def drain(self) -> None:
-        """Answer from now on that the process is not ready: it stops."""
+        """Answer `/readyz` with 503 from now on: the process stops."""
         self.draining = True
 
     # -- the topics --------------------------------------------------------------------------------------------------
 
     def topics_changed(self) -> None:
-        """Go on with the requests that waited for the list of topics."""
+        """Route the requests that waited for the list of topics."""
         waiting, self._looking = self._looking, []
         for request, records in waiting:
             self._route(request, records)
@@ -250,16 +250,19 @@ class Receiver(RequestHandler):
             writing.refused(failure, taken)
 
     def sends_alone(self, writing: _Writing, number: int, error: Any) -> Any:
-        """Send a record again in its own batch, if another record may have failed it. Returns why not; None: it is sent."""
+        """Send a record again alone, if another may have failed it.
+
+        Returns the final error; None: it is sent.
+        """
         if number in writing.alone or self._failure(error).cause not in self._producer.of_batches:
             return error
         writing.alone.add(number)
         answer = partial(writing.delivered, number)
-        # If it is not taken, that is what became of it: of its batch's fate nothing is known to be its own.
+        # If it is not taken, that is its error: the batch's may belong to another record.
         return self._send(writing.topic, [writing.records[number]], [answer], alone=True)[1]
 
     def written(self, writing: _Writing) -> None:
-        """Every event of a request is acknowledged, or has failed."""
+        """Answer a request whose events are all acknowledged, or have failed."""
         counters = self.counters
         count, failed = len(writing.records), len(writing.failures)
         counters.in_flight_events -= count
@@ -282,7 +285,7 @@ class Receiver(RequestHandler):
             self._watch.doubt(writing.topic, text)
         if FailureCause.NO_TOPIC in causes:
             self._watch.miss(writing.topic)
-        # What is sent again must not be given up for an event beside it that is refused for good.
+        # The sender must retry the request even if one of its events is refused for good.
         failure = next((one for one in failures if _STATUS[one.cause][1] is not None), failures[0])
         told = f"{failure.cause.value} ({failure.text})"
         if writing.hop is not None:
@@ -330,7 +333,7 @@ class Receiver(RequestHandler):
         return self._find(request)
 
     def _find(self, request: Incoming) -> ServerAnswer | None:
-        """Find the topics that a request may be for; or say why there are none."""
+        """Set a request's possible topics; return a refusal: it has none."""
         host = request.special.get("host", b"")
         known = self._routes.get((host, request.target))
         if known is not None:
@@ -347,13 +350,13 @@ class Receiver(RequestHandler):
         return None
 
     def _preflight(self, request: Incoming) -> ServerAnswer:
-        """Answer a sender that asks whether it may post. Without the token the answer says nothing of topics."""
+        """Answer a sender's OPTIONS; without the token it reveals no topics."""
         trusted = self.token is None or _knows(self.token, request.special.get("authorization", b""))
         refusal = self._find(request) if trusted and request.target != b"*" else None
         return refusal or self._webhook.answer(request.headers)
 
     def _page(self, request: Incoming) -> ServerAnswer:
-        """Answer what is no POST."""
+        """Answer a request that is no POST."""
         path = request.target.partition(b"?")[0]
         if path not in (b"/healthz", b"/readyz") or request.method not in (b"GET", b"HEAD"):
             return ServerAnswer(405, f"CloudEvents are taken by POST: to {RULES}", headers=(ALLOW,))
@@ -362,8 +365,8 @@ class Receiver(RequestHandler):
         return ServerAnswer(200, "ok")
 
     def _pass(self, request: Incoming, passed: Headers, records: list[RecordParts]) -> ServerAnswer | None:
-        """Add the request's forwarded headers to its records; or return why they do not fit."""
-        if len(records) > 1:  # of a batch each event has them: a small request is many bytes to Kafka
+        """Add the forwarded headers to the records; return a refusal: too large."""
+        if len(records) > 1:  # each event of a batch has them: a small request is many bytes to Kafka
             more = size_of(passed) * (len(records) - 1)
             most = self._config.max_in_flight_bytes
             if request.reserved + more > most:
@@ -398,7 +401,7 @@ class Receiver(RequestHandler):
         )
 
     def _reserve(self, request: Incoming) -> ServerAnswer | None:
-        """Take the bytes of `request` that have come of what may be in flight; or say why not."""
+        """Count the received bytes as in flight; return a refusal: too many."""
         answer = self._too_long(request.size)
         if answer is not None:
             return answer
@@ -422,7 +425,7 @@ class Receiver(RequestHandler):
         return None
 
     def _came(self, request: Incoming) -> None:
-        """A body is complete, or never will be: its missing bytes no longer count against other clients."""
+        """Forget the incomplete bytes of a body that is complete, or dropped."""
         if request.coming:
             address = request.connection.address
             self._coming[address] -= request.coming
@@ -446,10 +449,10 @@ class _Writing:
         self.hop = hop
         self.left = len(records)
         self.failures: dict[int, Any] = {}  # each a Failure, or an error of the client
-        self.alone: set[int] = set()  # those that were sent again in a batch of their own
+        self.alone: set[int] = set()  # sent again in a batch of their own
 
     def delivered(self, number: int, error: Any, receipt: Any) -> None:
-        """One was acknowledged, or failed."""
+        """Take the acknowledgement of an event, or its error."""
         if error is None:
             self.receiver.counters.produced[self.topic, self.receiver.partition(receipt)] += 1
         else:
@@ -462,7 +465,7 @@ class _Writing:
             self.receiver.written(self)
 
     def refused(self, failure: Failure, first: int) -> None:
-        """Those from `first` on were not even taken."""
+        """Take the failure of the unsent events, from `first` on."""
         refused = range(first, len(self.records))
         self.failures |= dict.fromkeys(refused, failure)
         self.left -= len(refused)
@@ -494,7 +497,4 @@ def _is_batch(request: Incoming) -> bool:
 
 def _size(record: RecordParts) -> int:
     key, value, headers = record
-    size = (len(key) if key else 0) + (len(value) if value else 0)
-    for name, data in headers:
-        size += len(name) + len(data)
-    return size
+    return (len(key) if key else 0) + (len(value) if value else 0) + size_of(headers)

@@ -1,4 +1,4 @@
-"""The head of a request: topic, forwarded headers, and webhook handshake."""
+"""The head of a request: its topic, forwarded headers, and webhook handshake."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from inbound.http.server.page import ServerAnswer
 from inbound.processors.http_headers import MOST_BYTES, MOST_HEADERS, MOST_LOOKED_AT, Forwarding
 from inbound.runtime.patterns import glob
 
-#: What stands behind a channel's name in the name of its Kubernetes service: of eventing-kafka, of its first versions.
+#: Suffixes of the names of a channel's Kubernetes service: of eventing-kafka, of its first versions.
 _SERVICE_SUFFIXES = ("-kn-channel", "-kafkachannel")
 #: Kafka's own topics, such as `__consumer_offsets`.
 _INTERNAL = "__"
@@ -24,10 +24,7 @@ class NoTopicError(Exception):
 
 
 class Router:
-    """Pure.
-
-    `candidates` depends on the request alone, `choose` on which topics there are.
-    """
+    """Finds the topic of a request. Pure."""
 
     def __init__(self, config: IngressConfig) -> None:
         self._hosts: Mapping[str, str] = config.hosts
@@ -36,9 +33,12 @@ class Router:
         self._pattern = re.compile(config.topics_pattern) if config.topics_pattern is not None else None
 
     def candidates(self, host: str, target: str) -> tuple[str, ...]:
-        """Return the topics that a request may be for, the likeliest first; `target` is its request target.
+        """Return a request's possible topics, the likeliest first.
 
-        Raises NoTopicError: none, or none that may be posted to.
+        `target` is its request target.
+
+        Raises:
+            NoTopicError: there is none, or none that may be posted to.
         """
         path = target.partition("?")[0]
         if not path.startswith("/") and "://" in path:  # as proxies write it
@@ -63,7 +63,7 @@ class Router:
         return allowed
 
     def choose(self, candidates: tuple[str, ...], existing: Collection[str]) -> str:
-        """Return the first of `candidates` that exists. Raises NoTopicError: none does."""
+        """Return the first of `candidates` that exists; raises NoTopicError: none does."""
         for topic in candidates:
             if topic in existing:
                 return topic
@@ -86,14 +86,17 @@ def _without_port(host: str) -> str:
 
 
 def _of_path(path: str) -> tuple[str, ...]:
-    parts = [unquote(part) for part in path.removesuffix("/").split("/")[1:]]  # parted first: a `%2f` parts nothing
+    parts = [unquote(part) for part in path.removesuffix("/").split("/")[1:]]  # split first: a `%2f` is no separator
     if len(parts) == 2 and all(parts):
         return (parts[1],) if parts[0] == "topics" else (f"{parts[0]}.{parts[1]}",)
     return ()
 
 
 def _of_host(host: str) -> tuple[str, ...]:
-    """`my-channel.mynamespace.svc.cluster.local` is the topic `mynamespace.my-channel`, as eventing-kafka names it."""
+    """Return the topics of a host, by eventing-kafka's names.
+
+    `my-channel.mynamespace.svc.cluster.local` is the topic `mynamespace.my-channel`.
+    """
     channel, _, rest = host.partition(".")
     namespace = rest.partition(".")[0]
     if not channel or not namespace or re.fullmatch(r"[0-9.]+", host):
@@ -107,15 +110,12 @@ ALLOW = "Allow: POST, OPTIONS"
 _ORIGIN = b"webhook-request-origin"
 #: Any sender, in the list of origins and in the answer.
 _ANY = "*"
-#: A DNS expression: the only thing that an answer repeats in its headers.
+#: A DNS expression: an answer repeats nothing else in its headers.
 _NAME = re.compile(r"[A-Za-z0-9._*-]{1,253}(:[0-9]{1,5})?").fullmatch
 
 
 class Webhook:
-    """Says which senders may post.
-
-    Pure.
-    """
+    """Answers senders that ask whether they may post. Pure."""
 
     def __init__(self, origins: Sequence[str]) -> None:
         """`origins` are names of senders, in which `*` stands for any text."""
@@ -123,10 +123,10 @@ class Webhook:
         self._patterns = [glob(origin.lower()) for origin in origins]
 
     def answer(self, headers: Iterable[tuple[bytes, bytes]]) -> ServerAnswer:
-        """Answer an OPTIONS. The permission is two headers; no status stands for it.
+        """Answer an OPTIONS; the permission is two headers, not a status.
 
         Any rate is allowed: the ingress answers 429 when it cannot write as fast as events come. It never calls the
-        callback that a request may name: strangers would choose what this process requests, and from where.
+        callback that a request may name: strangers would choose this process's requests.
         """
         origins = [value.strip().decode("latin-1") for name, value in headers if name.lower() == _ORIGIN]
         if not origins:
@@ -144,28 +144,24 @@ class Webhook:
 
 Headers = list[tuple[str, bytes]]
 
-#: Names come from the network: so many are remembered, and none that is longer.
+#: Bounds of the remembered names: they come from the network.
 _NAMES_KEPT, _LONGEST_KEPT = 4096, 64
-#: At the ends of a value: the parser leaves those behind it.
+#: At the ends of a value: the parser leaves trailing ones.
 _BLANKS = b" \t"
 
 
 class PassedHeaders:
-    """Picks the headers of a request that go on into its records.
-
-    One thread.
-    """
+    """Picks a request's headers for its records. One thread."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         """`patterns` are globs of names of headers."""
         self._forwarding = Forwarding(patterns)
-        self._stay: set[bytes] = set()  # names, as they came, that do not go on
-        self._names: dict[bytes, str] = {}  # those that do, in lower case
-        #: Headers that should have gone on, and had no room.
-        self.left_out = 0
+        self._stay: set[bytes] = set()  # received names that are not forwarded
+        self._names: dict[bytes, str] = {}  # those that are, in lower case
+        self.left_out = 0  # headers that had no room
 
     def of(self, headers: Sequence[tuple[bytes, bytes]], size: int) -> Headers:
-        """Return the headers that go on: names in lower case, and the bytes that came.
+        """Return the forwarded headers, with names in lower case.
 
         The values of a header in several lines are joined by commas (RFC 9110, 5.3). `size` is a bound of the bytes of
         `headers`.
@@ -184,7 +180,7 @@ class PassedHeaders:
         return kept
 
     def _learn(self, raw: bytes) -> str:
-        """Return a header's name for records, and remember it; empty: it is not forwarded."""
+        """Learn a header's name for records; empty: it is not forwarded."""
         name = raw.decode("latin-1").lower()
         passes = self._forwarding.passes(name)
         if len(self._stay) + len(self._names) < _NAMES_KEPT and len(raw) <= _LONGEST_KEPT:

@@ -16,7 +16,7 @@ from inbound.http.server.listener import ServerLimits
 from inbound.http.server.rights import is_loopback
 from inbound.http.server.serving import HttpServer
 from inbound.http.server.tls import Certificates, PemFiles
-from inbound.ingress.producer import RecordProducer, make_producer
+from inbound.ingress.producer import IngressProducer, make_producer
 from inbound.ingress.receiver import Receiver
 from inbound.ingress.topics import TopicWatch
 from inbound.observe.status.status import IngressStatus, ThreadStatus
@@ -24,17 +24,17 @@ from inbound.processors.spans import NO_TRACING, Tracing
 
 log = logging.getLogger(__name__)
 
-#: How often the producer is asked for acknowledgements while there are any to come. Seconds.
+#: Seconds between two polls of the producer while events are in flight.
 POLL_EVERY = 0.001
-#: How long clients that keep a connection may ask once more when the ingress stops. Seconds.
+#: Seconds in which clients may send one more request on a kept connection when the ingress stops.
 GRACE = 1.0
 
 
 class Ingress:
-    """Takes events from `start` to `stop`, both called by the owner.
+    """Takes events from `start` to `stop`.
 
-    `token`, if given, reads what each request must know; it is called again and again and may raise InboundError.
-    `shared` lets other processes listen on the same port. `producer` is made from `properties` if not given.
+    `token` reads the token of each request; it is called again and again and may raise InboundError. `shared` lets other
+    processes listen on the same port. `producer` is made from `properties` if not given.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class Ingress:
         *,
         token: Callable[[], str] | None = None,
         shared: bool = False,
-        producer: RecordProducer | None = None,
+        producer: IngressProducer | None = None,
         tracing: Tracing = NO_TRACING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Raises InboundError: a file cannot be used. No producer is left running then."""
+        """Raises InboundError: a file cannot be used; no producer runs then."""
         self._config = config
         self._token = token
         first = token() if token is not None else None
@@ -94,22 +94,25 @@ class Ingress:
         return self._producer.name
 
     def ask_kafka(self) -> None:
-        """Ask Kafka for its topics; waits some seconds. Raises InboundError: no answer, or a refusal."""
+        """Ask Kafka for its topics, within some seconds.
+
+        Raises InboundError: no answer, or a refusal.
+        """
         self._producer.topics()
 
     def get_ready(self) -> None:
-        """Read the topics before `start`: it takes events at once then, if Kafka answers. Waits for a few seconds."""
+        """Read the topics before `start`, to accept events at once; may wait."""
         self._watch.look()
 
     @property
     def url(self) -> str:
-        """Where others reach it, without a slash at the end. Listening everywhere, the host's name stands for it."""
+        """Its URL: see `HttpServer.url`."""
         return self._server.url
 
     def stop(self, seconds: float, *, at_once: Callable[[], bool] = lambda: False) -> bool:
-        """Take no new connections, answer what is under way, and end, in at most so many seconds.
+        """Refuse new connections, answer requests in flight, and end within `seconds`.
 
-        `at_once` is asked again and again, and cuts it short. Returns whether everything was answered.
+        `at_once` cuts the wait short as soon as it is true. Returns whether everything was answered.
         """
         left = self._server.stop(seconds, grace=GRACE, at_once=at_once, draining=self.receiver.drain)
         if left:
@@ -146,7 +149,7 @@ class Ingress:
         )
 
     def threads(self) -> list[ThreadStatus]:
-        """Return how its threads are. Any thread."""
+        """Return the state of its threads. Any thread."""
         now = time.monotonic()
         found = {"ingress": (self._server.alive, self._server.ticked_at)}
         found["ingress-topics"] = (self._watch.alive, self._watch.alive_at)
@@ -159,7 +162,7 @@ class Ingress:
     # -- inside: the loop's thread -----------------------------------------------------------------------------------
 
     def _clients(self) -> int:
-        """Return how many clients there may be: half of the open files are for Kafka, ZooKeeper and the ledger."""
+        """Return the limit of clients; others need half of the open files."""
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         most = self._config.max_connections
         return most if files == resource.RLIM_INFINITY else max(1, min(most, files // 2))

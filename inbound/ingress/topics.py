@@ -1,4 +1,4 @@
-"""Watches Kafka's topics, and whether Kafka answers, on its own thread."""
+"""Watches Kafka's topics and its availability on a thread."""
 
 from __future__ import annotations
 
@@ -8,23 +8,20 @@ import time
 from collections.abc import Callable
 
 from inbound.errors import InboundError
-from inbound.ingress.producer import RecordProducer
+from inbound.ingress.producer import IngressProducer
 
 log = logging.getLogger(__name__)
 
-#: How often topics are looked at while nothing is missed, and while Kafka is away or something is. Seconds.
+#: Seconds between two looks, and between two while Kafka is unavailable or a topic is missing.
 EVERY, SOON = 30.0, 0.5
 
 
 class TopicWatch:
-    """Asks from `start` to `close`.
-
-    Its findings are plain attributes that any thread may read.
-    """
+    """Asks Kafka from `start` to `close`; any thread may read its attributes."""
 
     def __init__(
         self,
-        producer: RecordProducer,
+        producer: IngressProducer,
         changed: Callable[[], None],
         create_partitions: int | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -40,19 +37,22 @@ class TopicWatch:
         self._thread = threading.Thread(target=self._run, name="ingress-topics", daemon=True)
         #: Topics that exist, as last read.
         self.existing: frozenset[str] = frozenset()
-        #: Why Kafka cannot be written to; None: it answers.
+        #: Why Kafka takes no events; None: it answers.
         self.away: str | None = "not asked yet"
-        #: When it was last read, on the monotonic clock.
+        #: The time of the last reading, on the monotonic clock.
         self.read_at = float("-inf")
         self.alive_at = time.monotonic()
-        #: Topics of which an event was not acknowledged in time, why, and when. Changed by the event loop's thread alone.
+        #: Topics with an event that was not acknowledged in time: why, and when. The event loop's thread alone changes it.
         self.doubted: dict[str, tuple[str, float]] = {}
 
     def start(self) -> None:
         self._thread.start()
 
     def look(self) -> None:
-        """Ask once before `start`, so that the first events are not refused; may wait for seconds."""
+        """Ask once before `start`, so that the first events are accepted.
+
+        May wait for seconds.
+        """
         self._look()
 
     def close(self) -> None:
@@ -66,13 +66,16 @@ class TopicWatch:
         return self._thread.is_alive()
 
     def miss(self, topic: str) -> None:
-        """Look again, as events come for `topic`, which is missing; create it if that is configured."""
+        """Look again for a missing topic; create it if that is configured."""
         with self._lock:
             self._missed.add(topic)
         self._wake.set()
 
     def doubt(self, topic: str, why: str) -> None:
-        """An event was not acknowledged in time: ask whether Kafka is away, or this topic alone."""
+        """Doubt a topic: an event of it was not acknowledged in time.
+
+        The next look asks whether Kafka is unavailable, or this topic alone.
+        """
         if topic not in self.doubted:
             log.warning(
                 "ingress: topic %s: Kafka does not acknowledge (%s): its events are refused until it takes one",
@@ -83,16 +86,19 @@ class TopicWatch:
         self._wake.set()
 
     def trust(self, topic: str) -> None:
-        """An event was acknowledged."""
+        """End the doubt: an event was acknowledged."""
         if self.doubted.pop(topic, None) is not None:
             log.info("ingress: topic %s: Kafka acknowledges again", topic)
 
     def doubts(self) -> dict[str, str]:
-        """Return why the events of topics are refused, one at a time excepted, by topic. Any thread."""
+        """Return why events are refused, by topic. Any thread.
+
+        One event at a time is tried all the same.
+        """
         return {topic: why for topic, (why, _) in sorted(dict(self.doubted).items())}
 
     def answers_since(self, moment: float) -> bool:
-        """Whether Kafka has answered to a question that was asked after `moment`."""
+        """Whether Kafka has answered a question asked after `moment`."""
         return self.away is None and self.read_at > moment
 
     def _run(self) -> None:
@@ -101,7 +107,7 @@ class TopicWatch:
             self._look()
             self.alive_at = time.monotonic()
             self._changed()
-            # A crowd that misses topics must not make a crowd of questions.
+            # Many missing topics must not cause many questions.
             self._over.wait(SOON)
             if self.away is None:
                 self._wake.wait(EVERY)

@@ -1,4 +1,4 @@
-"""A Kafka client as a channel's reader needs it. One folder per client beside this file."""
+"""The interface of a channel's Kafka client, and its values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from inbound.errors import UnreadableBatchError
 from inbound.processors.batch import Record
 from inbound.topic_partition import TopicPartition
 
-#: For positions of which nothing is known.
+#: No leader epoch is known.
 NO_EPOCHS: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
@@ -24,16 +24,16 @@ class TopicMeta(NamedTuple):
 
 
 class LogRange(NamedTuple):
-    """The offsets in a partition's log: `start` up to but without `end`."""
+    """The offsets of a partition's log, from `start` up to `end`, exclusive."""
 
     start: int
     end: int
 
 
 class ReadTo(NamedTuple):
-    """Up to where a log was read, and under which leader the end of that was written, as Kafka counts leaders.
+    """Where reading of a log ended, and the leader epoch there.
 
-    A log that was cut before `offset` says so to a client that names the leader (see `LogClient.read`).
+    With the epoch a client can tell that a log was cut before `offset` (see `LogClient.read`).
     """
 
     offset: int
@@ -41,7 +41,7 @@ class ReadTo(NamedTuple):
 
 
 def read_to(offset: int | None, leader_epoch: int | None) -> ReadTo | None:
-    """Return that; None where one of them is not known."""
+    """Return both as one value; None if one is unknown."""
     return None if offset is None or leader_epoch is None else ReadTo(offset, leader_epoch)
 
 
@@ -49,59 +49,58 @@ class Fetched(NamedTuple):
     """Consecutive records of one partition."""
 
     records: Sequence[Record]
-    next_offset: int  # where the client reads on: can lie beyond the last record + 1
+    next_offset: int  # where the client reads on; may be beyond the last record + 1
     size: int  # decoded bytes
     high_watermark: int | None
-    #: Under which leader what stands before `next_offset` was written, as Kafka counts leaders; None: it is not known.
-    leader_epoch: int | None = None
+    leader_epoch: int | None = None  # of the offset before `next_offset`; None: unknown
 
 
 @dataclass
 class Poll:
-    """What one poll brought."""
+    """The result of one poll."""
 
     fetched: dict[TopicPartition, Fetched] = field(default_factory=dict)
     #: Partitions whose position is not in the log (any more), and the position.
     out_of_range: dict[TopicPartition, int] = field(default_factory=dict)
-    #: Partitions whose log was cut below the position, and from which offset on it holds other records than were read;
-    #: None: the brokers cannot tell. It may have grown over the position again.
+    #: Partitions whose log was cut below the position, and the offset from which on it holds other records than were read;
+    #: None: the brokers cannot tell. It may have grown past the position again.
     diverged: dict[TopicPartition, int | None] = field(default_factory=dict)
-    #: Partitions that could not be read for another reason, and that reason; they are tried again.
+    #: Partitions that failed for another reason; the client tries them again.
     failed: dict[TopicPartition, Exception] = field(default_factory=dict)
-    #: Not to be taken apart, and left alone until they are read again.
+    #: Partitions whose next batch cannot be decoded; the client fetches them only after another `read`.
     unreadable: dict[TopicPartition, UnreadableBatchError] = field(default_factory=dict)
-    #: The `wake` that was given will be called when there is something to poll for.
+    #: The client will call the given `wake` when there is something to poll for.
     will_wake: bool = False
 
 
 class LogClient(ABC):
-    """A Kafka client for one channel. Used by one thread at a time; no consumer group, no commits to Kafka.
+    """A Kafka client for one channel, without consumer group or commits.
 
-    Every method may raise BrokerUnavailableError; the caller tries again later.
+    One thread uses it at a time. Every method may raise BrokerUnavailableError; the caller tries again later.
     """
 
-    #: How many decoded bytes the client holds of its own, beyond what one poll and `limit_fetches` account for.
+    #: Decoded bytes that the client holds of its own, beyond what one poll and `limit_fetches` account for.
     held_bytes: int = 0
     #: About how many bytes a record takes in memory beyond its key, value and headers.
     record_bytes: int = 0
     #: Whether `poll` makes use of `wake`.
     wakes: bool = False
-    #: Whether it never waits, and has `wake` called whenever something has come: others wait for it.
+    #: Whether `poll` never waits, and `wake` is called at each arrival: others wait for this client.
     pushes: bool = False
 
     @property
     def aside_bytes(self) -> int:
-        """How many bytes of records, with what these take in memory, were fetched and not returned."""
+        """The bytes in memory of records that were fetched and not returned."""
         return 0
 
     @abstractmethod
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
-        """Return the named topics, or those that match `pattern`, as far as they exist; see `inbound.runtime.patterns`."""
+        """Return the existing topics of `names` or `pattern`; see `inbound.runtime.patterns`."""
 
     def ask_topics(self) -> Callable[[], bool]:
         """Ask the brokers for their topics now, without waiting.
 
-        Returns what says whether `topics` knows the answer by now. For a client whose `topics` always asks, it does.
+        The returned function says whether `topics` knows the answer. A client whose `topics` always asks needs none of this.
         """
         return lambda: True
 
@@ -111,17 +110,17 @@ class LogClient(ABC):
 
     @abstractmethod
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
-        """Return the log's limits of those partitions whose leader has answered; ask again for the others.
+        """Return the log ranges of partitions whose leader has answered.
 
-        The other partitions wait for it: it must not wait longer than some 50 ms for a broker.
+        Ask again for the others. All partitions wait for this call: it waits some 50 ms for a broker at most.
         """
 
     @abstractmethod
     def offsets_at(self, partitions: Collection[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int | None]:
-        """Return the first offset with a record of `time_ms` (since 1970) or later, for each partition.
+        """Return each partition's first offset with a record at or after `time_ms`.
 
-        None: the leader has answered that there is no such record, as far as the isolation lets it be read. Waits for the
-        brokers, some seconds at most, so it is not for a reader.
+        `time_ms` counts from 1970. None: the leader has answered that there is no such record that the isolation level
+        lets us read. Waits some seconds for the brokers at most, so a reader does not call it.
 
         Raises:
             BrokerUnavailableError: a leader has not answered, or is not known.
@@ -130,77 +129,89 @@ class LogClient(ABC):
     def peek(
         self, partitions: Collection[TopicPartition], wake: Callable[[], None]
     ) -> Mapping[TopicPartition, tuple[int, int]]:
-        """Return the client's position, and the end of the log as its leader last answered.
+        """Return the client's positions, and the last known ends of the logs.
 
-        For watching whether a client keeps up. Never waits: those whose leader has not answered yet are asked, and
-        left out; `wake` is called, from any thread, when such an answer has come. A client that cannot tell where it
-        reads on returns nothing.
+        For watching whether a client keeps up. Never waits: a leader that has not answered yet is asked, and its partitions
+        are left out; its answer calls `wake`, from any thread. A client that does not know its position returns nothing.
         """
         return {}
 
     def unled(self) -> Collection[TopicPartition]:
-        """Return those that are read and have no leader that answers, as of the last poll."""
+        """Return partitions that had no answering leader at the last poll."""
         return ()
 
     @abstractmethod
     def read(
         self, positions: Mapping[TopicPartition, int], leader_epochs: Mapping[TopicPartition, int] = NO_EPOCHS
     ) -> None:
-        """Begin to read these, or go on reading them from another position; what was prefetched before is discarded.
+        """Start to read partitions from these positions, or go on from them.
 
-        `leader_epochs` says, where that is known, under which leader a record at the position or right before it was
-        written (`Fetched.leader_epoch`). If the log holds other records there by now, `poll` tells (`Poll.diverged`).
+        Prefetched records are discarded. `leader_epochs` has, where known, the leader epoch of a record at the position or
+        right before it (`Fetched.leader_epoch`). If the log holds other records there by now, `poll` reports it
+        (`Poll.diverged`).
         """
 
     @abstractmethod
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop reading these."""
+        """Stop reading these partitions."""
 
     @abstractmethod
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Fetch nothing more of these; their position stays."""
+        """Stop fetching these partitions; their positions stay."""
 
     @abstractmethod
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Fetch these again."""
+        """Fetch these partitions again."""
 
     @abstractmethod
     def limit_fetches(self, partition_bytes: int) -> None:
-        """Let one fetch bring at most about so many bytes of each partition (more only for a single larger record)."""
+        """Bound the bytes that one fetch brings of each partition.
+
+        The bound is approximate; only a single larger record goes beyond it.
+        """
 
     @abstractmethod
     def poll(self, seconds: float, wake: Callable[[], None] | None = None) -> Poll:
-        """Return what has arrived, waiting at most `seconds` for something to arrive.
+        """Return fetched records, waiting at most `seconds` for some.
 
         Each poll reports a partition that is out of range, or whose log has diverged, until it is read again or forgotten, but
-        not while it is paused. It is not fetched until then: the log may grow to the position, and have other records there
-        than those that followed the last one read.
+        not while it is paused. The partition is not fetched until then: the log may grow to the position, and have other
+        records there than those that followed the last one read.
 
-        `wake` is given, to a client that `wakes`, when nothing has come for a while: if nothing has come now either, it
-        is called once, from any thread, when something may have. Until then the brokers may be asked less often.
+        A client that `wakes` gets `wake` when nothing has come for a while: if this poll brings nothing either, the client
+        calls `wake` once, from any thread, when something may have come. Until then it may ask the brokers less often.
         """
 
     def figures(self) -> Sequence[BrokerFigures]:
-        """Return what the client has measured of its requests, by broker; those without any are left out. Any thread."""
+        """Return the client's measurements by broker. Any thread.
+
+        Brokers without measurements are left out.
+        """
         return ()
 
     def tend(self) -> None:
-        """Take in the client's measurements. Without polls: call it every few seconds, on the thread that otherwise polls."""
+        """Read the client's measurements while there are no polls.
+
+        Call it every few seconds, on the thread that otherwise polls.
+        """
 
     @abstractmethod
     def close(self) -> None:
         """Close all connections, within a few seconds."""
 
 
-#: Of a time that is measured again and again; kafka-python has the first and the last.
+#: Statistics of a measured time; kafka-python has the first and the last.
 STATISTICS = ("mean", "p50", "p75", "p95", "p99", "max")
-#: What goes wrong with requests, as librdkafka counts it. A broker that closes an idle connection is a disconnect, too.
+#: Kinds of failed requests, as librdkafka counts them. A broker that closes an idle connection is a disconnect, too.
 FAILURES = ("disconnect", "send", "receive", "timeout")
 
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerFigures:
-    """One client's requests to one broker, over its last window: 15 s with confluent-kafka, 30 to 60 with kafka-python."""
+    """Measurements of one client's requests to one broker, over a window.
+
+    The window is the last 15 s with confluent-kafka, 30 to 60 s with kafka-python.
+    """
 
     broker: int  # its node id
     requests_per_second: float
@@ -208,16 +219,15 @@ class BrokerFigures:
     received_bytes_per_second: float
     #: Seconds from a request to its answer, by statistic; empty if there was none. A fetch waits at the broker for records.
     request_seconds: dict[str, float] = field(default_factory=dict)
-    throttle_seconds: dict[str, float] = field(default_factory=dict)  # by which a quota delayed answers, by statistic
-    in_flight: int | None = None  # requests that wait for an answer; None: the client does not tell
-    failures: dict[str, int] = field(default_factory=dict)  # since the client began, by kind; empty: it does not tell
+    throttle_seconds: dict[str, float] = field(default_factory=dict)  # delays of answers by a quota, by statistic
+    in_flight: int | None = None  # requests without an answer yet; None: not measured
+    failures: dict[str, int] = field(default_factory=dict)  # since the client began, by kind; empty: not measured
 
 
 def combined_figures(figures: Iterable[BrokerFigures]) -> list[BrokerFigures]:
-    """Return the figures of several clients as those of one, by broker.
+    """Combine the figures of several clients, by broker.
 
-    Rates and counts are added, a mean is that of all requests; of the other statistics, which cannot be put together, the
-    largest is given.
+    Rates and counts are added, a mean is over all requests, and the largest stands for the other statistics.
     """
     by_broker: dict[int, list[BrokerFigures]] = {}
     for one in figures:

@@ -1,6 +1,6 @@
-"""From channels to the objects that run them.
+"""The Kubernetes objects that run one channel each.
 
-Each has a ConfigMap, a Deployment (or StatefulSet), a Service, a disruption budget and a network policy.
+A channel has a ConfigMap, a Deployment (or StatefulSet), a Service, a disruption budget and a network policy.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from inbound.kubernetes.plan import CHANNEL_FILE, CONFIG_FILE, CONSUMER_ID, PodP
 from inbound.kubernetes.pods import INGRESS, LEDGER, METRICS, pod_template, selector
 from inbound.plan.subscriptions import read_subscriptions
 
-#: Names end here. A Service's has to be a DNS label of 63 characters at most; a StatefulSet puts ten digits of a revision
-#: and a dash behind its own into such a label.
+#: The longest name. A Service's is a DNS label of at most 63 characters; a StatefulSet appends a dash and ten digits of a
+#: revision to its own in such a label.
 LONGEST = 52
-#: Hexadecimal digits that tell names apart which had to be changed.
+#: Hexadecimal digits at the end of a changed name.
 DIGEST = 8
-#: Names begin so: a KafkaChannel's may begin with a digit, a Service's may not.
+#: The prefix of names: a KafkaChannel's may begin with a digit, a Service's may not.
 PREFIX = "inbound-"
 
 
 def object_name(manifest: ChannelManifest, *, with_namespace: bool) -> str:
-    """Return the name of a channel's objects, a DNS label; a changed name ends with a hash."""
+    """Return the name of a channel's objects, a DNS label."""
     metadata = manifest.channel.metadata
     plain = PREFIX + (f"{metadata.namespace}-{metadata.name}" if with_namespace else metadata.name)
     label = re.sub(r"[^a-z0-9-]", "-", plain.lower()).rstrip("-")
@@ -43,12 +43,12 @@ def object_name(manifest: ChannelManifest, *, with_namespace: bool) -> str:
 
 
 def object_names(manifests: Iterable[ChannelManifest], namespace: str | None) -> Mapping[str, tuple[str, str]]:
-    """Return namespace and name of the objects of each channel, by the channel's own name (`namespace.name`).
+    """Return namespace and name of the objects, by channel (`namespace.name`).
 
-    `namespace` takes all of them in; without one each channel's own does.
+    Without `namespace`, objects are in the namespace of their channel.
 
     Raises:
-        ConfigError: two channels' objects would be called the same.
+        ConfigError: the objects of two channels would have the same name.
     """
     found: dict[str, tuple[str, str]] = {}
     taken: dict[tuple[str, str], ChannelManifest] = {}
@@ -73,7 +73,7 @@ def where(manifest: ChannelManifest) -> str:
     return manifest.places.locate(manifest.at("metadata.name"))
 
 
-#: Kubernetes takes no larger ConfigMap.
+#: The largest ConfigMap of Kubernetes.
 MOST_BYTES = 2**20
 #: Says which KafkaChannel an object is for: names of channels can be longer than labels.
 FOR_CHANNEL = "inbound.dev/kafkachannel"
@@ -90,17 +90,17 @@ VERSIONS = {
 
 @dataclass(frozen=True)
 class Objects:
-    """What is printed, and what of the manifests is not, or stops in its pod."""
+    """The printed objects, and the refused manifests."""
 
     printed: list[dict[str, Any]]
     refused: tuple[RefusedManifest, ...]
 
 
 def objects_of(manifests: Manifests, plan: PodPlan, wishes: Wishes, *, text: str, filename: str) -> Objects:
-    """Return the objects of all channels of which something can be used, ordered by their namespaces and names.
+    """Return the objects of all usable channels, by namespace and name.
 
-    `text` is the configuration, whose ConfigMaps hold it as it stands unless `wishes` name one. A subscriber that cannot be used
-    stays in the manifest that its pods get: those stop it alone, or go on with what they had.
+    `text` is the configuration, which goes into the ConfigMaps unless `wishes` name one. An unusable subscriber stays in the
+    manifest of its pods: they stop it alone, or keep its last usable form.
 
     Raises:
         ConfigError: names collide.
@@ -162,9 +162,9 @@ def _too_large(manifest: ChannelManifest, size: int) -> RefusedManifest:
 def _objects(
     manifest: ChannelManifest, namespace: str, name: str, plan: PodPlan, wishes: Wishes, audiences: Collection[str]
 ) -> dict[str, dict[str, Any]]:
-    """Return the objects of one channel but for its ConfigMap, by kind.
+    """Return a channel's objects by kind, without its ConfigMap.
 
-    `audiences`: whom tokens are for that its receivers are sent.
+    `audiences` are those of the tokens that its receivers get.
     """
     labels = _labels(name)
     selected = {"matchLabels": selector(labels)}
@@ -238,7 +238,7 @@ def _labels(name: str) -> dict[str, str]:
 
 
 def _rule(port: str, peers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return who reaches a port; without peers everybody."""
+    """Return the rule of a port's clients; without peers, all clients."""
     return {**({"from": list(peers)} if peers else {}), "ports": [{"port": port, "protocol": "TCP"}]}
 
 
@@ -247,11 +247,10 @@ def _namespace(name: str) -> dict[str, Any]:
 
 
 def channel_documents(manifest: ChannelManifest, all_channels: Sequence[ChannelManifest]) -> list[dict[str, Any]]:
-    """Return the manifests that a pod of this channel needs, as they are written to its file.
+    """Return the manifests that a pod of this channel needs.
 
-    The first is the channel itself without what the cluster alone uses (status but where dead letters go, other people's
-    annotations). Then those whose
-    topics it names as dead letter sinks: by their names, without their subscribers, for those have pods of their own.
+    The first is the channel itself, without the status (except the address of dead letters) and without annotations of other
+    programs. The others are the channels that it names as dead letter sinks, without their subscribers, which have their own pods.
     """
     channel, metadata = manifest.channel, manifest.channel.metadata
     annotations = {key: metadata.annotations[key] for key in sorted(metadata.annotations) if key.startswith(ANNOTATION)}
@@ -264,7 +263,7 @@ def channel_documents(manifest: ChannelManifest, all_channels: Sequence[ChannelM
 
 
 def _spec(manifest: ChannelManifest) -> dict[str, Any]:
-    """Return the spec, with unusable subscribers at their places: its pod stops them alone."""
+    """Return the spec, with unusable subscribers: the pod stops them alone."""
     spec: dict[str, Any] = manifest.channel.spec.model_dump(mode="json", exclude_unset=True)
     for path, written in sorted(manifest.left_out.items(), key=lambda item: _index(item[0])):
         holder = spec if path.startswith(SUBSCRIBERS) else spec["subscribable"]
@@ -277,13 +276,13 @@ def _index(path: str) -> int:
 
 
 def _named(manifest: ChannelManifest, more: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
-    """Return a channel without content; `more` is further metadata."""
+    """Return a channel without spec; `more` is further metadata."""
     metadata = {"name": manifest.channel.metadata.name, "namespace": manifest.channel.metadata.namespace, **more}
     return {"apiVersion": manifest.channel.apiVersion, "kind": KIND, "metadata": metadata}
 
 
 def _sinks(manifest: ChannelManifest) -> Iterator[str]:
-    """Yield the names of the KafkaChannels that the channel or a subscriber of it dead-letters to."""
+    """Yield the KafkaChannels that receive the channel's dead letters."""
     deliveries = [manifest.channel.spec.delivery, *(subscriber.delivery for _, subscriber in manifest.subscribers)]
     for delivery in deliveries:
         sink = delivery.deadLetterSink if delivery is not None else None
@@ -292,7 +291,7 @@ def _sinks(manifest: ChannelManifest) -> Iterator[str]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes everything out: an anchor and its aliases would only be in the way of a diff."""
+    """Writes no anchors and aliases: they would hinder a diff."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -306,7 +305,6 @@ _Dumper.add_representer(str, _text)
 
 
 def as_yaml(documents: Iterable[Mapping[str, Any]]) -> str:
-    """Return the documents, with `---` between them."""
     return "---\n".join(
         yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31) for document in documents
     )

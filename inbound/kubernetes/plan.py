@@ -1,4 +1,4 @@
-"""What the pods of a configuration need: variables, volumes, ports and times. Pure; the objects are in `objects.py`.
+"""The needs of a pod: variables, volumes, ports and times. Pure.
 
 The configuration's text goes into the ConfigMap as it stands. Values that only a pod knows, or that must differ in it, are
 environment variables, which override the file.
@@ -17,14 +17,14 @@ from pydantic import BaseModel
 from inbound.config import Config, Loaded, depends_on, load
 from inbound.config.http_values import AUDIENCE
 from inbound.config.kafka_properties import PLACEHOLDER
-from inbound.config.loader import PREFIX
+from inbound.config.overrides import PREFIX
 from inbound.config.values import split_address
 from inbound.errors import ConfigError
 from inbound.http.server.rights import is_loopback
 
-#: The folder in which the pod has its configuration; its own files and those of the user's ConfigMap.
+#: The pod's folder of configuration: generated files and those of the user's ConfigMap.
 CONFIG_FOLDER = PurePosixPath("/etc/inbound/config")
-#: Where a Secret's folder is, where the configuration does not say so.
+#: Default folders of Secrets.
 KAFKA_FOLDER = PurePosixPath("/etc/inbound/kafka")
 ADMIN_FOLDER = PurePosixPath("/etc/inbound/admin")
 #: The key of the Secret with the token of the admin listener.
@@ -33,7 +33,7 @@ TOKEN_KEY = "token"  # noqa: S105 - its name, not the token
 
 @dataclass(frozen=True)
 class Mount:
-    """A Secret or ConfigMap of the cluster, and the folder in which its keys are files."""
+    """A Secret or ConfigMap, and the folder of its files."""
 
     kind: Literal["secret", "configmap"]
     name: str
@@ -42,12 +42,12 @@ class Mount:
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """How the pods are to be."""
+    """The options of `inbound manifests`."""
 
     image: str
-    #: Where all objects go; None: where each channel is.
+    #: The namespace of all objects; None: that of each channel.
     namespace: str | None = None
-    #: A ConfigMap that is there already and has `inbound.yaml`; None: one is made.
+    #: An existing ConfigMap with `inbound.yaml`; None: one is generated.
     config_map: str | None = None
     replicas: int = 2
     kafka_secret: str | None = None
@@ -57,10 +57,10 @@ class Wishes:
     #: Secrets whose keys become variables, such as an object store's credentials.
     environment_from: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    #: Namespaces whose pods reach the admin port, besides each channel's own; and the ingress, where empty is everybody.
+    #: Namespaces, besides each channel's own, whose pods reach the admin port; and the ingress, where empty means all.
     admin_from: tuple[str, ...] = ()
     ingress_from: tuple[str, ...] = ()
-    #: What a volume of its own for each pod's ledger holds, such as 10Gi; None: the node's disk, which goes with the pod.
+    #: Size of each pod's ledger volume, such as 10Gi; None: the node's disk, which is lost with the pod.
     ledger_volume: str | None = None
     storage_class: str | None = None
     #: Requests; None: worked out.
@@ -77,32 +77,30 @@ CREDENTIALS = (
     "ssl.key.password",
     "ssl.keystore.key",
 )
-#: What outlives the process but not the pod: lock files, the spool. inbound keeps them below `$XDG_STATE_HOME/inbound`.
+#: Files that outlive the process but not the pod: locks, the spool. inbound keeps them in `$XDG_STATE_HOME/inbound`.
 STATE_HOME = PurePosixPath("/var/lib")
 STATE_FOLDER = STATE_HOME / "inbound"
 LEDGER_FOLDER = PurePosixPath("/var/lib/inbound-ledger")
 TEMPORARY_FOLDER = PurePosixPath("/tmp")  # noqa: S108 - a volume of the pod's own
-#: The variable that the name of the pod goes into.
+#: The variable with the pod's name.
 CONSUMER_ID = f"{PREFIX}MANIFESTS__SETTINGS__CONSUMER_ID"
-#: The variable that the names of the Service go into, by which others ask the admin port.
+#: The variable with the Service's names, by which clients reach the admin port.
 HOSTS = f"{PREFIX}ADMIN__HOSTS"
-#: Seconds besides `shutdown_timeout` that a graceful stop may take: to release, to let go of ZooKeeper, to end clients.
+#: Seconds of a graceful stop after `shutdown_timeout`: to release partitions, and to close ZooKeeper and clients.
 LEAVING = 15
-#: Seconds more where files of the ledger are shipped at the end, and where clients of an ingress are waited for.
+#: Further seconds to ship the ledger's last files, and to answer an ingress's clients.
 SHIPPING, DRAINING = 10, 10
 
 
 @dataclass(frozen=True)
 class PodPlan:
-    """What every pod of one configuration needs, whichever channel it runs."""
+    """The needs of every pod of one configuration, for any channel."""
 
     config: Config
     variables: Mapping[str, str]  # by name, in order; without the consumer id
     folders: tuple[Mount, ...]
-    tokens: (
-        PurePosixPath | None
-    )  # where tokens of the pod's service account are projected, one for each audience; None: nowhere
-    ledger: PurePosixPath | None  # where a volume for the ledger, or its spool, is mounted; None: the state's does
+    tokens: PurePosixPath | None  # folder of the projected service account tokens, one per audience; None: none
+    ledger: PurePosixPath | None  # mount point of the ledger's, or its spool's, volume; None: in the state folder
     scheme: str  # of the admin listener's probes
     admin_port: int
     ingress_port: int | None
@@ -112,7 +110,9 @@ class PodPlan:
 
 
 def plan_pods(text: str, filename: str, wishes: Wishes, *, is_known: bool = True) -> PodPlan:
-    """Return what pods with this configuration need. `is_known`: `text` is what they will have; else some is guessed.
+    """Return the needs of pods with this configuration.
+
+    With `is_known`, `text` is the configuration of the pods; otherwise it is assumed, and they may have another.
 
     Raises:
         ConfigError: the configuration cannot be used, or not in a pod: a line for each problem.
@@ -155,7 +155,7 @@ def plan_pods(text: str, filename: str, wishes: Wishes, *, is_known: bool = True
 
 
 def _variables(loaded: Loaded, wishes: Wishes) -> Iterator[tuple[str, str]]:
-    """Yield the variables that the configuration itself asks for."""
+    """Yield the variables that the configuration needs in a pod."""
     config = loaded.config
     yield "XDG_STATE_HOME", str(STATE_HOME)
     yield f"{PREFIX}MANIFESTS__PATHS", CHANNEL_FILE
@@ -175,7 +175,7 @@ def _variables(loaded: Loaded, wishes: Wishes) -> Iterator[tuple[str, str]]:
 
 
 def _ledger(config: Config, wishes: Wishes) -> tuple[PurePosixPath | None, bool]:
-    """Return where a volume for the ledger goes, and whether entries are lost with the pod."""
+    """Return the ledger's mount point, and whether pods lose entries."""
     if config.ledger.type != "files":
         if wishes.ledger_volume:
             raise ConfigError(
@@ -191,7 +191,7 @@ def _ledger(config: Config, wishes: Wishes) -> tuple[PurePosixPath | None, bool]
 
 
 def _folders(loaded: Loaded, wishes: Wishes) -> Iterator[Mount]:
-    """Yield the Secrets and ConfigMaps to mount, each in the folder in which the configuration looks for it."""
+    """Yield the Secrets and ConfigMaps to mount, with their folders."""
     config = loaded.config
     if wishes.kafka_secret:
         yield Mount("secret", wishes.kafka_secret, PurePosixPath(str(config.kafka.get("secret", KAFKA_FOLDER))))
@@ -211,7 +211,7 @@ def _folders(loaded: Loaded, wishes: Wishes) -> Iterator[Mount]:
 
 
 def _tokens(config: Config, folders: tuple[Mount, ...]) -> PurePosixPath | None:
-    """Return the folder of `token_file` if it is named by audience, and in none of `folders`."""
+    """Return the folder of projected tokens, unless `folders` has it."""
     file = PurePosixPath(str(config.manifests.options.get("token_file", "")))
     if file.name != AUDIENCE or not file.is_absolute():
         return None
@@ -219,7 +219,7 @@ def _tokens(config: Config, folders: tuple[Mount, ...]) -> PurePosixPath | None:
 
 
 def _check_tokens(bare: Loaded, tokens: PurePosixPath, ledger: PurePosixPath | None) -> None:
-    """Raise ConfigError where tokens would be mounted over something else."""
+    """Raise ConfigError if tokens would cover another mount."""
     taken = (CONFIG_FOLDER, STATE_FOLDER, TEMPORARY_FOLDER, *([ledger] if ledger is not None else []))
     if any(_is_below(place, tokens) for place in taken) or _is_below(tokens, CONFIG_FOLDER):
         where = "manifests.options.token_file"
@@ -232,7 +232,7 @@ def _check_tokens(bare: Loaded, tokens: PurePosixPath, ledger: PurePosixPath | N
 def _unmounted(
     bare: Loaded, config: Config, folders: tuple[Mount, ...], tokens: PurePosixPath | None, wishes: Wishes
 ) -> Iterator[str]:
-    """Yield a line for each file that the configuration names and no volume of the pod holds."""
+    """Yield a line for each file of the configuration without a volume."""
     mounted = [one.folder for one in folders]
     if len(set(mounted)) < len(mounted):
         twice = sorted({str(folder) for folder in mounted if mounted.count(folder) > 1})
@@ -253,7 +253,7 @@ def _unmounted(
 
 
 def _files(config: Config) -> Iterator[tuple[str, Path]]:
-    """Yield the files and folders that are read, by the dotted path of who reads them, each once."""
+    """Yield each file and folder once, with the path of its reader."""
     found: dict[Path, str] = {}
     for section in ("admin", "ingress", "profiling"):
         for path, file in _paths_in(getattr(config, section), section):
@@ -282,7 +282,7 @@ def _needs_a_place(spool: Path | None, wishes: Wishes) -> bool:
 
 
 def _warnings(bare: Loaded, config: Config, wishes: Wishes, lost: bool, is_known: bool) -> Iterator[str]:
-    """Yield what is no mistake, but seldom meant."""
+    """Yield warnings of settings that are seldom meant."""
     if is_known:
         for path, servers in (
             ("zookeeper.hosts", config.zookeeper.hosts),

@@ -1,4 +1,4 @@
-"""The pod of a channel, as the template of a Deployment or StatefulSet has it."""
+"""The pod template of a channel's Deployment or StatefulSet."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from urllib.parse import quote
 
 from inbound.kubernetes.plan import CONFIG_FOLDER, CONSUMER_ID, HOSTS, STATE_FOLDER, TEMPORARY_FOLDER, PodPlan, Wishes
 
-#: A number without a name: of a name the kubelet cannot tell that it is not root.
+#: A number, because the kubelet cannot tell of a name that it is not root.
 USER = 10001
 #: Names of ports: what a Service and a ServiceMonitor refer to.
 METRICS, INGRESS = "metrics", "ingress"
 #: Names of volumes.
 CONFIG, STATE, LEDGER, TEMPORARY, TOKENS = "config", "state", "ledger", "tmp", "tokens"
-#: Seconds that a token is valid for; the kubelet renews it when four fifths of them are over.
+#: Lifetime of a token in seconds; the kubelet renews it after four fifths.
 TOKEN_SECONDS = 3600
 MIB = 2**20
 #: Memory of a process beside its read-ahead.
@@ -35,17 +35,17 @@ def pod_template(
     own_ledger: bool,
     audiences: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the pod of the channel whose objects are called `name`, and whose Service is asked for by the names `hosts`.
+    """Return the pod template of the channel with the objects `name`.
 
-    `own_ledger`: a claim of the StatefulSet's is the volume for the ledger. `audiences`: whom tokens are for that the channel's
-    receivers are sent.
+    `hosts` are the names of its Service. With `own_ledger`, the ledger's volume is a claim of the StatefulSet. `audiences` are
+    those of the tokens that the channel's receivers get.
     """
     volumes = _volumes(plan, wishes, name, own_ledger, [_token(audience) for audience in audiences])
     return {
         "metadata": {"labels": dict(labels)},
         "spec": {
-            "automountServiceAccountToken": False,  # it asks nothing of the cluster; tokens for receivers are another thing
-            # A Service that is called inbound-... would become variables that begin like ours.
+            "automountServiceAccountToken": False,  # it does not use the cluster's API; tokens for receivers are projected
+            # A Service named inbound-... would become variables with the prefix of ours.
             "enableServiceLinks": False,
             "securityContext": {
                 "runAsNonRoot": True,
@@ -75,7 +75,7 @@ def pod_template(
 
 
 def _container(plan: PodPlan, wishes: Wishes, subscribers: int, hosts: Sequence[str]) -> dict[str, Any]:
-    """Return the container but for its mounts."""
+    """Return the container without its mounts."""
     ports = [{"name": METRICS, "containerPort": plan.admin_port, "protocol": "TCP"}]
     if plan.ingress_port is not None:
         ports.append({"name": INGRESS, "containerPort": plan.ingress_port, "protocol": "TCP"})
@@ -91,11 +91,11 @@ def _container(plan: PodPlan, wishes: Wishes, subscribers: int, hosts: Sequence[
         "image": wishes.image,
         "imagePullPolicy": "IfNotPresent",
         "args": ["run", "-c", str(CONFIG_FOLDER / "inbound.yaml")],
-        "workingDir": str(CONFIG_FOLDER),  # what the configuration names by a relative path is looked for here
+        "workingDir": str(CONFIG_FOLDER),  # relative paths in the configuration start here
         "ports": ports,
         "env": variables,
         **({"envFrom": secrets} if secrets else {}),
-        # Slow nodes take a while to import it; until this has succeeded the other two are not asked.
+        # Slow nodes take a while to import it; until it has succeeded, the other two probes wait.
         "startupProbe": _probe(plan, "/healthz", periodSeconds=2, failureThreshold=60),
         "livenessProbe": _probe(plan, "/healthz", periodSeconds=20, failureThreshold=3),
         "readinessProbe": _probe(plan, "/readyz", periodSeconds=5, failureThreshold=2),
@@ -113,9 +113,10 @@ def _probe(plan: PodPlan, path: str, **times: int) -> dict[str, Any]:
 
 
 def _resources(plan: PodPlan, wishes: Wishes, subscribers: int) -> dict[str, Any]:
-    """Return the requests, and a limit of memory alone: a process that is not let run loses its session.
+    """Return the requests, and a limit of memory alone.
 
-    Each subscriber's channel reads ahead up to `prefetch_bytes`, and has as much in hand at worst.
+    A throttled process would lose its session, so CPU has no limit. Each subscriber's channel reads ahead up to
+    `prefetch_bytes`, and at worst has as much in flight.
     """
     ahead = plan.config.manifests.settings.reader.prefetch_bytes * max(1, subscribers)
     request = wishes.memory or f"{(BASE_MEMORY + ahead) // MIB}Mi"
@@ -126,8 +127,11 @@ def _resources(plan: PodPlan, wishes: Wishes, subscribers: int) -> dict[str, Any
 def _volumes(
     plan: PodPlan, wishes: Wishes, name: str, own_ledger: bool, tokens: list[dict[str, Any]]
 ) -> list[tuple[str, PurePosixPath, bool, dict[str, Any] | None]]:
-    """Return name, folder, whether only to be read, and source of each volume; None: a claim of the StatefulSet's."""
-    # In the order in which they count: what we make goes before what is there already.
+    """Return name, folder, whether read-only, and source of each volume.
+
+    A source None is a claim of the StatefulSet.
+    """
+    # The later ConfigMap wins: generated files cover those of the user.
     config_maps = [*([wishes.config_map] if wishes.config_map else []), name]
     config = {"projected": {"sources": [{"configMap": {"name": one}} for one in config_maps]}}
     empty: dict[str, Any] = {"emptyDir": {}}
@@ -149,7 +153,7 @@ def _volumes(
 
 
 def _token(audience: str) -> dict[str, Any]:
-    """Return the source of a token of the pod's service account, in the file in which the dispatcher looks for it."""
+    """Return the source of a service account token for an audience."""
     token = {"audience": audience, "expirationSeconds": TOKEN_SECONDS, "path": quote(audience, safe="")}
     return {"serviceAccountToken": token}
 
@@ -164,5 +168,5 @@ def _spread(topology: str, labels: Mapping[str, str]) -> dict[str, Any]:
 
 
 def selector(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the labels by which the pods are found: they never change."""
+    """Return the labels that select the pods; they never change."""
     return {key: labels[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance")}

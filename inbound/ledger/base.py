@@ -1,4 +1,4 @@
-"""The contract of every ledger: `Range`, `Done`, `Settled` and notes, and `Ledger`, which records them."""
+"""The contract of every ledger: entries, notes, and how they are recorded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from inbound.runtime.instruments import HistogramStatus
 
-#: What became of a commit: it is in ZooKeeper, it was refused by the epoch, or the answer was lost.
+#: The outcome of a commit: it is in ZooKeeper, the epoch refused it, or the answer was lost.
 Outcome = Literal["landed", "fenced", "unknown"]
 
 #: The kinds of notes, and the facts that each must carry. More facts may be added.
@@ -25,16 +25,15 @@ NOTES: Mapping[str, frozenset[str]] = MappingProxyType(
         "skip": frozenset({"from", "to", "reason"}),
         "retention": frozenset({"first", "next"}),
         "truncated": frozenset({"position", "to", "cut"}),
-        "withheld": frozenset({"first", "next", "records"}),  # the last `begun`: its batch was not delivered after all
+        "withheld": frozenset({"first", "next", "records"}),  # the last `begun`: its batch was not delivered
     }
 )
 
 
 class Range(NamedTuple):
-    """Offsets `first` up to but without `next`, about to be delivered to the processor as `records` records.
+    """A range of offsets, `first` to `next` (exclusive), about to be delivered.
 
-    `commit` is the newest offset that the claim had been answered for by then, whether its commit had landed or was in
-    flight; None: not known.
+    `commit` is the newest offset that the claim had been answered for by then, landed or in flight; None: not known.
     """
 
     topic: str
@@ -48,10 +47,10 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The processor has answered for a range; `commit` is the offset to be committed, None if nothing is.
+    """The processor's answer for a range, and the offset to commit.
 
-    One commit may answer for several batches, and come after the `begun` of later ones: `first` is where the newest batch
-    began that it answers for, or `commit` where it is no batch's own.
+    `commit` None: nothing is committed. One commit may answer for several batches, and come after the `begun` of later
+    ones: `first` is where the newest batch that it answers for began, or `commit` if it is no batch's own.
     """
 
     topic: str
@@ -64,7 +63,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What became of the commit of offset `commit`; `mzxid` is the offset node's, known if it landed."""
+    """The outcome of a commit; `mzxid` (the offset node's) if it landed."""
 
     topic: str
     partition: int
@@ -81,16 +80,14 @@ class LedgerStatus:
     entries_total: int = 0
     bytes_total: int = 0
     failures_total: int = 0  # calls that raised LedgerError
-    sync_seconds: HistogramStatus | None = (
-        None  # until what must survive power loss does: an fsync, or acknowledgements
-    )
+    sync_seconds: HistogramStatus | None = None  # of fsyncs, or of waits for acknowledgements
 
 
 class Ledger(ABC):
-    """An append-only record of what this process did with offset ranges, independent of ZooKeeper.
+    """An append-only record of what this process did with offset ranges.
 
-    Any method may be called from any thread. Each raises LedgerError if the entry could not be recorded; the same
-    call may succeed later, and entries of a call that raised count as not recorded: give them again.
+    It does not depend on ZooKeeper. Any thread may call any method. Each raises LedgerError if the entry could not be
+    recorded; the same call may succeed later, and entries of a call that raised count as not recorded: give them again.
     """
 
     #: The Kafka topic that it is written to; None: it is kept elsewhere.
@@ -98,19 +95,19 @@ class Ledger(ABC):
 
     @abstractmethod
     def begun(self, entry: Range) -> None:
-        """Record that a range is about to be delivered. On return it survives SIGKILL; it waits for no fsync."""
+        """Record a range before its delivery; survives SIGKILL, without an fsync."""
 
     @abstractmethod
     def done(self, entries: Sequence[Done]) -> None:
-        """Record that ranges are through the processor. On return all of them survive power loss (one fsync)."""
+        """Record that ranges were answered; on return they survive power loss."""
 
     @abstractmethod
     def settled(self, entries: Sequence[Settled]) -> None:
-        """Record what became of commits. On return they survive SIGKILL."""
+        """Record the outcome of commits; on return they survive SIGKILL."""
 
     @abstractmethod
     def note(self, kind: str, *, topic: str, partition: int, epoch: int, **facts: Any) -> None:
-        """Record an event of a partition. On return it survives SIGKILL.
+        """Record an event of a partition; on return it survives SIGKILL.
 
         `kind` and its facts are listed in `NOTES`; a trailing underscore is dropped, so `from_=` writes `from`.
         Anything else is a defect of the caller and raises ValueError; facts must be JSON values.
@@ -118,10 +115,10 @@ class Ledger(ABC):
 
     @abstractmethod
     def lacks(self, topic: str, partition: int, epoch: int) -> None:
-        """Take note that something of a partition was done that could not be recorded. Never fails.
+        """Remember that something of a partition could not be recorded. Never fails.
 
-        The next entry that gets through comes behind a line `degraded` of that partition, so that what is missing is known
-        to lie between two lines. `close` writes it, too.
+        The next entry that is written, and `close`, come after a line `degraded` of that partition: so what is missing
+        is known to lie between two lines.
         """
 
     def status(self) -> LedgerStatus | None:
@@ -130,11 +127,11 @@ class Ledger(ABC):
 
     @abstractmethod
     def close(self, *, clean: bool = True) -> None:
-        """Write the end mark, if the end is clean, and close everything. A second call does nothing."""
+        """Write the end mark if the end is clean, and close; idempotent."""
 
 
 def checked_facts(kind: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts under the names they are recorded by, or raise ValueError if `kind` needs others."""
+    """Return the facts under their recorded names; ValueError if any is missing."""
     if kind not in NOTES:
         raise ValueError(f"ledger note {kind!r}: no such kind; use one of {', '.join(sorted(NOTES))}")
     named = {name.removesuffix("_"): value for name, value in facts.items()}
@@ -144,7 +141,7 @@ def checked_facts(kind: str, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class NoLedger(Ledger):
-    """Records nothing. What was lost or repeated can then not be proved."""
+    """Records nothing, so that lost or repeated records cannot be proved."""
 
     def begun(self, entry: Range) -> None:
         pass

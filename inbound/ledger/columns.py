@@ -1,7 +1,8 @@
-"""A ledger's lines as Arrow columns, for Parquet files and Spark. Imports pyarrow when used.
+"""Converts a ledger's lines to Arrow columns, for Parquet files and Spark.
 
-Columns are the members of a line, `facts` (with the members that have no column) as JSON text. A line that can't be
-read is a row too, of kind `damaged` with its bytes in `raw`, so that a converted file hides nothing.
+pyarrow is imported when used. Columns are the members of a line, `facts` (with the members that have no column) as JSON
+text. An unreadable line is a row too, of kind `damaged` with its bytes in `raw`, so that a converted file hides
+nothing.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from inbound.ledger.places import FilePath
 if TYPE_CHECKING:
     import pyarrow
 
-#: Kind of a row that stands for a line that can't be read.
+#: Kind of a row for an unreadable line.
 DAMAGED = "damaged"
-#: Rows that are in memory at once.
+#: Rows in memory at once.
 ROWS = 8192
 #: Rows of a row group of a Parquet file.
 _GROUP_ROWS = 16 * ROWS
-#: How the lines begin that nearly all are.
+#: How nearly all lines begin.
 _PLAIN = (b'{"kind":"begun",', b'{"kind":"done",', b'{"kind":"settled",')
-#: Under which names a Parquet file carries the version of the format, and the header's members.
+#: Names of a Parquet file's metadata: the format's version, and the header's members.
 _VERSION, _HEADER = b"inbound.ledger.version", b"inbound.ledger.header"
 
 _DICTIONARY = ("kind", "run", "group", "consumer", "topic", "outcome")
@@ -39,7 +40,7 @@ _INTEGERS = ("seq", "partition", "epoch", "first", "next", "records", "commit", 
 
 @cache
 def schema() -> pyarrow.Schema:
-    """Return the columns. All but `kind`, `run` and `line` are null where a line has no such member."""
+    """Return the columns: all but `kind`, `run` and `line` may be null."""
     arrow = _arrow()
     text = arrow.string()
     kinds = {**dict.fromkeys(_DICTIONARY, text), **dict.fromkeys(_INTEGERS, arrow.int64())}
@@ -54,7 +55,7 @@ _ORDER = (
 
 
 def jsonl_batches(lines: Iterable[bytes], path: FilePath) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the lines of a `.jsonl` file as record batches of `schema`, seals checked. LedgerError as `read_file`."""
+    """Yield a `.jsonl` file's lines as record batches; LedgerError as `read_file`."""
     chunk = _Chunk(path, run_of(path))
     for number, line in enumerate(lines, start=1):
         chunk.add(number, line)
@@ -66,7 +67,7 @@ def jsonl_batches(lines: Iterable[bytes], path: FilePath) -> Iterator[pyarrow.Re
 
 
 class _Chunk:
-    """Some lines of a file. Nearly all are of three kinds, and those pyarrow reads: ten times as fast as one by one."""
+    """Some lines of a file. pyarrow parses most, ten times as fast."""
 
     def __init__(self, path: FilePath, run: str, offset: int = 0) -> None:
         self._path = path
@@ -139,7 +140,7 @@ def _parsed(bodies: list[bytes]) -> pyarrow.Table:
 def record_batches(
     topic: str, records: Iterable[tuple[int, int, bytes | None, bytes | None]]
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Yield records of a ledger's topic, each (partition, offset, key, value), as record batches of `schema`."""
+    """Yield a topic's (partition, offset, key, value) records as record batches."""
     rows: list[tuple[bytes, dict[str, Any]]] = []
     for partition, offset, key, value in records:
         raw = value or b""
@@ -152,7 +153,7 @@ def record_batches(
 
 
 def parquet_batches(data: BinaryIO, path: FilePath) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the rows of a converted file as record batches of `schema`. LedgerError as `read_file`."""
+    """Yield a converted file's rows as record batches; LedgerError as `read_file`."""
     arrow = _arrow()
     from pyarrow import parquet
 
@@ -177,7 +178,7 @@ def parquet_batches(data: BinaryIO, path: FilePath) -> Iterator[pyarrow.RecordBa
 
 
 def write_parquet(lines: Iterable[bytes], path: FilePath, target: Path) -> None:
-    """Write the lines of the `.jsonl` file `path` to `target`, and check the count; it is not synced.
+    """Write a `.jsonl` file's lines to `target`, unsynced, and check their number.
 
     Raises:
         LedgerError: as `read_file`.
@@ -201,7 +202,7 @@ def write_parquet(lines: Iterable[bytes], path: FilePath, target: Path) -> None:
 
 
 def items_of(batch: pyarrow.RecordBatch, path: FilePath) -> Iterator[Item]:
-    """Yield the rows of a record batch as they would be read from the lines."""
+    """Yield a record batch's rows as `read_line` returns the lines."""
     for row in batch.to_pylist():
         text = row.pop("facts")
         facts = json.loads(text) if text else {}
@@ -237,7 +238,7 @@ def _batch(rows: list[tuple[bytes, dict[str, Any]]]) -> pyarrow.RecordBatch:
 
 
 def _fitting(row: dict[str, Any], raw: bytes) -> dict[str, Any]:
-    """Return a row as it is, or as a damaged one if its members are of other kinds than the columns."""
+    """Return the row, or a damaged one if its members don't fit."""
     try:
         _arrow().RecordBatch.from_pylist([row], schema=schema())
     except (ValueError, TypeError, OverflowError) as error:

@@ -1,7 +1,7 @@
-"""Parquet of a ledger's `.jsonl` files, written by a process of its own.
+"""A separate process writes Parquet of a ledger's `.jsonl` files.
 
-pyarrow takes 100 MiB that would stay, and lines are read by an interpreter that callbacks want. So a process is started for the
-files that there are, gets one after the other, and is ended. It also ends when its parent is gone.
+pyarrow takes 100 MiB that would stay, and its conversion competes with callbacks for the interpreter. So a process is
+started, converts the files one after the other, and is ended. It also ends when its parent is gone.
 
 Both sides speak JSON lines: `{"path", "target"}` to its stdin, `{"size"}` or `{"problem"}` from its stdout.
 """
@@ -26,9 +26,9 @@ from inbound.ledger.disk import Disk
 from inbound.ledger.format import temporary_name
 from inbound.ledger.jsonl import split_lines
 
-#: How often a process that converts is looked at, in seconds: at first, and at most.
+#: Seconds between looks at a converting process: at first, and at most.
 LOOKS = (0.01, 0.2)
-#: How long it may take for a file, in seconds: a full one takes a few where it has a core.
+#: Seconds that it may take for a file; a full one takes a few on a core of its own.
 LONGEST = 600.0
 #: The arguments of its interpreter: `-P` keeps the working directory out of its imports.
 COMMAND = (
@@ -43,7 +43,7 @@ _NOT_NEEDED = "or set ledger.compact to false: lines are as good as Parquet, and
 def convert(
     writer: ParquetWriter, path: Path, data: BinaryIO, target: Path, disk: Disk
 ) -> Generator[float, None, None]:
-    """Make Parquet of a `.jsonl` file: under another name first, synced, renamed. `path` stays.
+    """Make Parquet of a `.jsonl` file under another name, sync, rename.
 
     Raises:
         LedgerError: the writer could not.
@@ -62,15 +62,15 @@ def convert(
 
 
 class ParquetWriter:
-    """Writes Parquet of files, one at a time, in a process of its own that the first file starts. For one thread."""
+    """Writes Parquet of files in a child process, for one thread."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
 
     def write(self, path: Path, data: BinaryIO, target: Path) -> Generator[float, None, None]:
-        """Write `path`, which `data` has open, as Parquet to `target`. Yields seconds until the next step.
+        """Write `path`, opened as `data`, as Parquet to `target`.
 
-        When it has ended, `target` is whole, and not synced.
+        Yields seconds until the next step. At the end `target` is whole, and not synced.
 
         Raises:
             LedgerError: it could not.
@@ -90,7 +90,6 @@ class ParquetWriter:
             raise LedgerError(f"{path}: {sys.executable} has not converted it")
 
     def close(self) -> None:
-        """Kill the process."""
         child, self._child = self._child, None
         if child is not None:
             child.kill()
@@ -112,7 +111,7 @@ class ParquetWriter:
             except BlockingIOError:  # nothing yet
                 if waited > LONGEST:
                     raise LedgerError(
-                        f"what converts it has not ended within {LONGEST:.0f} s; look at the disk, {_NOT_NEEDED}"
+                        f"the converter has not ended within {LONGEST:.0f} s; look at the disk, {_NOT_NEEDED}"
                     ) from None
                 yield wait
                 waited, wait = waited + wait, min(wait * 2, LOOKS[1])
@@ -141,7 +140,7 @@ def _begin() -> subprocess.Popen[bytes]:
         )  # fmt: skip
     except OSError as error:
         raise LedgerError(
-            f"no process could be begun to convert it ({error.strerror}: {sys.executable}); raise the limit on processes or "
+            f"no process could be started to convert it ({error.strerror}: {sys.executable}); raise the limit on processes or "
             f"memory, {_NOT_NEEDED}"
         ) from None
     assert child.stdout is not None
@@ -150,20 +149,20 @@ def _begin() -> subprocess.Popen[bytes]:
 
 
 def _why_ended(child: subprocess.Popen[bytes]) -> str:
-    """Return why a process is gone that was to answer."""
+    """Return why the process ended before its answer."""
     child.kill()  # it may have closed its pipes alone
     assert child.stderr is not None
     text = child.stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
     code = child.wait()
     if text:
-        return f"what converts it has ended: {text}"
+        return f"the converter has ended: {text}"
     if code == -signal.SIGKILL:
-        return f"what converts it was killed; most often memory is short: raise its limit by 100 MiB, {_NOT_NEEDED}"
-    return f"what converts it has ended with {code}"
+        return f"the converter was killed; most often memory is short: raise its limit by 100 MiB, {_NOT_NEEDED}"
+    return f"the converter has ended with {code}"
 
 
 class _NoPandas(MetaPathFinder):
-    """Hides pandas from pyarrow, which does not need it here: it takes 50 MiB and 0.7 s."""
+    """Hides pandas from pyarrow: unneeded, it takes 50 MiB and 0.7 s."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         if name == "pandas":
@@ -171,7 +170,7 @@ class _NoPandas(MetaPathFinder):
 
 
 def main() -> NoReturn:
-    """Convert one file after the other, and let everything else on the machine go first. Ends with its stdin."""
+    """Convert one file after the other at low priority, until stdin ends."""
     os.nice(10)
     try:  # where memory is short, this goes first
         Path("/proc/self/oom_score_adj").write_text("1000")
@@ -194,4 +193,4 @@ def main() -> NoReturn:
 def _listen(questions: SimpleQueue[bytes]) -> None:
     for line in sys.stdin.buffer:
         questions.put(line)
-    os._exit(0)  # who has asked is gone, also in the midst of a file
+    os._exit(0)  # the parent is gone; also in the midst of a file

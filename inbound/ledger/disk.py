@@ -1,4 +1,4 @@
-"""The system calls of a ledger, in one place for tests with a failing disk; and its open file."""
+"""Makes a ledger's system calls; tests replace them by a failing disk."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import secrets
 import threading
 from pathlib import Path
 
+log = logging.getLogger("inbound.ledger")
+
 _ADVICE = {
     errno.ENOSPC: "free some space on its file system",
     errno.EDQUOT: "raise the disk quota or free some of it",
-    errno.EACCES: "make the directory writable for the user that runs inbound",
-    errno.EPERM: "make the directory writable for the user that runs inbound",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "make the directory writable for the user that runs inbound"),
     errno.EROFS: "mount the file system writable, or point ledger.path to another one",
-    errno.ENOTDIR: "point ledger.path to a directory",
-    errno.EEXIST: "point ledger.path to a directory",
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), "point ledger.path to a directory"),
     errno.ENOENT: "do not remove the directory while inbound runs; the next try creates it again",
     errno.EFBIG: "raise the limit on file sizes (ulimit -f); the next try goes to a fresh file",
     errno.EIO: "check the disk (see the kernel's log), or point ledger.path to another one",
@@ -27,19 +27,18 @@ _ADVICE = {
 
 
 def advice(error: OSError) -> str:
-    """Say what to do about a failed call."""
     return _ADVICE.get(error.errno or 0, "check the disk and the directory")
 
 
-def reason(error: OSError) -> str:
-    """Say what failed, without the path: the messages name it themselves."""
-    return error.strerror or str(error)
+def reason(error: Exception) -> str:
+    """Return what failed, without the path, which messages name themselves."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def being_written(fd: int) -> bool | None:
-    """Return whether another open file of this machine has the file locked; None: its file system knows no locks.
+    """Return whether another open file of this machine locks the file.
 
-    If none had, it is locked from now on, until `fd` is closed: two processes that ask don't both begin.
+    None: its file system knows no locks. Otherwise `fd` locks it: of two processes that ask, one begins.
     """
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -51,7 +50,6 @@ def being_written(fd: int) -> bool | None:
 
 
 def alive(pid: int) -> bool:
-    """Return whether this machine has a process of that number."""
     try:
         os.kill(pid, 0)  # asks, and sends nothing
     except (ProcessLookupError, OverflowError):
@@ -65,18 +63,15 @@ class Disk:
     """The operating system. Each call raises OSError."""
 
     def create(self, path: Path) -> int:
-        """Open a new file for appending and return its descriptor; FileExistsError if there is one already."""
+        """Open a new file for appending; FileExistsError if there is one already."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
 
     def lock(self, fd: int) -> None:
-        """Mark this file as being written, for as long as it is open; a file system without locks shows no mark.
-
-        Waits for a process that looks at the file just now: before its first line none does so for long.
-        """
+        """Mark the file as being written while it is open."""
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            fcntl.flock(fd, fcntl.LOCK_EX)  # waits while another process looks at the file: not long
         except OSError:
-            pass  # see `being_written`
+            pass  # a file system without locks shows no mark; see `being_written`
 
     def stat(self, fd: int) -> os.stat_result:
         return os.fstat(fd)
@@ -97,7 +92,7 @@ class Disk:
         path.unlink(missing_ok=True)
 
     def make_directory(self, path: Path) -> None:
-        """Make a directory and what is missing above it, each recorded on disk; an existing one is fine."""
+        """Make a directory and its missing parents, each recorded on disk."""
         missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         for folder in reversed(missing):
             folder.mkdir(exist_ok=True)  # another process may be making the same one
@@ -106,8 +101,8 @@ class Disk:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 
     def sync_path(self, path: Path) -> None:
-        """Make a file survive power loss, or the names in a directory: syncing a new file does not record its name everywhere."""
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        """Sync a file, or the names in a directory."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # not every file system syncs a new file's name with the file
         try:
             self.sync(fd)
         finally:
@@ -115,10 +110,10 @@ class Disk:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file, synced, whole or not at all; OSError: it can't be."""
+    """Write a file, synced, whole or not at all; may raise OSError."""
     made = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with open(made, "xb") as file:  # readable to whom the umask lets read
+        with open(made, "xb") as file:  # the umask decides who may read it
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -128,16 +123,11 @@ def replace_file(path: Path, data: bytes) -> None:
         raise
 
 
-log = logging.getLogger("inbound.ledger")
-
-
 class OpenFile:
-    """A new file, open for appending, and locked so that others know.
+    """A new file, open for appending, locked so that others know.
 
-    All methods but `sync` and `unpin` are called under the ledger's lock.
-
-    `sync` runs without the lock, so that no other thread waits for the disk; a file with pins is closed only by the last unpin,
-    else a sync could hit another file that has got the same descriptor.
+    All methods but `sync` and `unpin` are called under the ledger's lock; `sync` must not make other threads wait for
+    the disk. A pinned file stays open, else a sync could hit another file with the same descriptor.
     """
 
     __slots__ = ("_disk", "_fd", "_lock", "_name_synced", "_pins", "deleted", "path", "retired", "size", "torn")
@@ -152,13 +142,11 @@ class OpenFile:
         self._lock = threading.Lock()  # for pins, and whether it is retired
         self._pins = 0
         self.retired = False
-        #: The file was removed while we had it open.
-        self.deleted = False
-        #: A failed write left a part of a line at the end, and it could not be cut off.
-        self.torn = False
+        self.deleted = False  # it was removed while we had it open
+        self.torn = False  # a failed write left part of a line at the end, which could not be cut off
 
     def append(self, data: bytes) -> None:
-        """Write lines, all or none of them. OSError leaves the file as it was, unless `torn` is set."""
+        """Write all lines or none; OSError: the file is unchanged, unless `torn`."""
         written = 0
         try:
             while written < len(data):  # a disk that fills up takes a part first and refuses the rest
@@ -169,25 +157,23 @@ class OpenFile:
         self.size += len(data)
 
     def check(self) -> None:
-        """Raise FileNotFoundError, and set `deleted`, if the file is gone: lines go there without any error."""
-        if self._disk.stat(self._fd).st_nlink == 0:
+        """Raise FileNotFoundError, and set `deleted`, if the file is gone."""
+        if self._disk.stat(self._fd).st_nlink == 0:  # writes go to it without any error
             self.deleted = True
             raise FileNotFoundError(errno.ENOENT, "it was deleted while in use", str(self.path))
 
     def sync(self) -> None:
-        """Make all lines so far survive power loss; OSError: it is unknown which of them do."""
+        """Fsync all lines so far; OSError: which survive is not known."""
         self._disk.sync(self._fd)
         if not self._name_synced:
             self._disk.sync_path(self.path.parent)
             self._name_synced = True
 
-    def pin(self) -> None:
-        """Keep it open for a sync."""
+    def pin(self) -> None:  # for a sync
         with self._lock:
             self._pins += 1
 
     def unpin(self) -> None:
-        """Say that a sync is over."""
         with self._lock:
             self._pins -= 1
             self._close_if_unused()
@@ -210,5 +196,5 @@ class OpenFile:
         if self.retired and self._pins == 0:
             try:
                 self._disk.close(self._fd)
-            except OSError as error:  # the descriptor is gone all the same; what was synced is not concerned
+            except OSError as error:  # the descriptor is gone all the same, and synced lines are safe
                 log.warning("ledger file %s: closing failed: %s", self.path, reason(error))

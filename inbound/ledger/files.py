@@ -1,4 +1,4 @@
-"""The ledger in files: JSON lines, one series of files per process run."""
+"""Writes the ledger to files: JSON lines, one series per process run."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from inbound.ledger.lines import WrittenLedger
 
 log = logging.getLogger("inbound.ledger")
 
-#: Lines kept in memory for the case that the next fsync fails. More than all workers write between two commits.
+#: Lines kept in memory in case the next fsync fails: more than all workers write between two commits.
 _UNSYNCED_LINES = 4096
 
 
 class FilesLedger(WrittenLedger):
-    """Writes `<directory>/<group>/<consumer>-<start>-<number>.jsonl`, never to a file of another run.
+    """Writes `<directory>/<group>/<consumer>-<start>-<number>.jsonl`, never another run's file.
 
-    One lock guards the current file and the sequence numbers; it is held for a `write()`, never during an fsync. Workers take
-    it for each batch, and a thread that waits for it must also wait for the interpreter: `done` takes it once. A
-    file that reaches `max_file_bytes` is ended and followed by the next. After a failure that leaves a file in an
-    unknown state, the next call opens a fresh one: an fsync that failed must not be repeated on the same file, because
-    the kernel marks the lost pages clean and answers the second one with success.
+    One lock guards the current file and the sequence numbers; it is held for a `write()`, never during an fsync.
+    Workers take it for each batch, and a thread that waits for it must also wait for the interpreter: `done` takes it
+    once. A file that reaches `max_file_bytes` is ended, and the next one opened. After a failure that leaves a file in
+    an unknown state, the next call opens a fresh one: an fsync that failed must not be repeated on the same file,
+    because the kernel marks the lost pages clean and answers the second one with success.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class FilesLedger(WrittenLedger):
         self._file: OpenFile | None = None  # None: the next call opens a fresh one
         self._opened_at = 0  # the last number given before it was opened
         self._previous: str | None = None
-        #: The lines since the last fsync that no caller waits for, by number; those up to `_synced` are to be forgotten.
+        #: The lines since the last fsync that no caller waits for, by number; those up to `_synced` can go.
         self._unsynced: dict[int, bytes] = {}
         self._synced = 0
         self._in_doubt = False  # the unsynced lines may be gone from the file that was given up
@@ -60,7 +60,7 @@ class FilesLedger(WrittenLedger):
 
     @property
     def path(self) -> Path | None:
-        """The file being written; None after `close`, and between a failure and the call that opens a fresh one."""
+        """The file being written; None after `close` or a failure."""
         file = self._file
         return None if file is None else file.path
 
@@ -87,13 +87,13 @@ class FilesLedger(WrittenLedger):
         self._synced = max(self._synced, last)
 
     def roll(self) -> None:
-        """End the current file if it has an entry, so that it can be shipped."""
+        """End the current file, to be shipped, if it has an entry."""
         with self._lock:
             if self._file is not None and self._seq > self._opened_at:
                 self._end_full(self._file)
 
     def close(self, *, clean: bool = True) -> None:
-        """Write the mark of a clean end, fsync, close. LedgerError if the mark may not be on the disk."""
+        """Write the end mark, fsync, close; LedgerError if it may be lost."""
         with self._lock:
             if self.closed:
                 return
@@ -126,7 +126,7 @@ class FilesLedger(WrittenLedger):
                     del self._unsynced[seq]
 
     def _sync(self, file: OpenFile) -> OSError | None:
-        """Fsync a pinned file and unpin it; give it up if that fails. Called without the lock."""
+        """Fsync a pinned file, unpin it; on failure give it up. Unlocked."""
         failure, began = None, self._clock.now()
         try:
             file.sync()
@@ -144,7 +144,7 @@ class FilesLedger(WrittenLedger):
         self._unsynced = {seq: line for seq, line in self._unsynced.items() if seq > self._synced}
 
     def _number_and_write(self, file: OpenFile, bodies: Sequence[str]) -> dict[int, bytes]:
-        """Give each line the next number and write them. A failed call gives its numbers back: gaps mean loss."""
+        """Number and write the lines; a failed call gives its numbers back."""
         if self._lacking:
             with self._marked(bodies) as marked:
                 return self._write_lines(file, marked)
@@ -188,9 +188,10 @@ class FilesLedger(WrittenLedger):
         self._why = why
 
     def _present_file(self) -> OpenFile:
-        """Return the file to write to. If it was deleted, lines since the last fsync go to a fresh one, too.
+        """Return the file to write to; a deleted one is replaced.
 
-        Not looked at for each line, as it costs as much as to write one: before a `done` and at a file's end.
+        Lines since the last fsync go to the fresh file, too. A check costs as much as a line, so it is made before a
+        `done` and at a file's end only.
         """
         file = self._ready_file()
         try:
@@ -201,7 +202,7 @@ class FilesLedger(WrittenLedger):
         return file
 
     def _ready_file(self) -> OpenFile:
-        """Return the file to write to: the current one, the next if that is full, or a fresh one after a failure."""
+        """Return the current file; after its end or failure the next."""
         if self.closed:
             raise LedgerError(f"ledger in {self._directory}: it is closed, so the entry is not recorded")
         if self._file is not None and self._file.size >= self._max_file_bytes:
@@ -230,7 +231,7 @@ class FilesLedger(WrittenLedger):
         self._leave("rolled")
 
     def _open_next(self) -> OpenFile:
-        """Make the next file of this run, with its header and the lines that are in doubt."""
+        """Make this run's next file, with header and lines in doubt."""
         self._disk.make_directory(self._directory)
         while True:
             name = FileName(self._consumer_id, start_stamp(self._started), self._number + 1)

@@ -1,9 +1,9 @@
-"""The ledger's files: their names, and the lines in them. `docs/ledger.md` describes the format for readers.
+"""Names the ledger's files, and seals the lines in them.
 
-A line is a JSON object whose last member is the CRC32C of everything before it:
-`{"kind":"begun", ... ,"seq":7,"crc":"1c291ca3"}`. The first line of a file is its header. How a line is sealed and
-where the header carries its version (`v`) stay as they are in every later version of the format, so that a reader
-always tells "newer than I am" from "damaged".
+`docs/ledger.md` describes the format for readers. A line is a JSON object whose last member is the CRC32C of everything
+before it: `{"kind":"begun", ... ,"seq":7,"crc":"1c291ca3"}`. The first line of a file is its header. How a line is
+sealed and where the header carries its version (`v`) stay as they are in every later version of the format, so that a
+reader always tells "newer than I am" from "damaged".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from crc32c import crc32c
 
 from inbound.errors import LedgerError
 
-#: Of the lines and their meaning. A new kind of line, or a new member, needs no new version; a changed one does.
+#: Version of the lines and their meaning. A new kind of line or member needs no new version; a changed one does.
 FORMAT_VERSION = 1
 
 SUFFIX = ".jsonl"
@@ -37,7 +37,7 @@ def seal(body: bytes) -> bytes:
 
 
 def unseal(line: bytes) -> bytes | None:
-    """Return the JSON object of a line without its newline, or None if the line is not as `seal` made it."""
+    """Return a line's JSON object, or None if its seal is wrong."""
     body = line[:-_SEAL_LENGTH]
     if line[-_SEAL_LENGTH:] != b',"crc":"%08x"}' % crc32c(body):
         return None
@@ -45,7 +45,7 @@ def unseal(line: bytes) -> bytes | None:
 
 
 def path_part(name: str) -> str:
-    """Write any name so that it can be one part of a path; `name_of` reads it back."""
+    """Encode any name as one part of a path; `name_of` decodes it."""
     if not name:
         raise LedgerError("ledger: a group or consumer id is empty; give it a name")
     part = quote(name, safe="", errors="surrogatepass")
@@ -53,24 +53,23 @@ def path_part(name: str) -> str:
 
 
 def name_of(part: str) -> str:
-    """Read back what `path_part` wrote."""
     return unquote(part, errors="surrogatepass")
 
 
 def temporary_name(name: str) -> str:
-    """Return the name of a file while this process writes it; no other process uses the same."""
+    """Return the name of a file that only this process writes."""
     return f".{name}.{os.getpid()}.tmp"
 
 
 def is_temporary(name: str) -> bool:
-    """Whether that is the name of an unfinished file or shipment, whose writer may be dead."""
+    """Return whether a name is that of an unfinished file or shipment."""
     return name.startswith(".") and name.endswith(".tmp")
 
 
 class FileName(NamedTuple):
-    """`<consumer>-<start>-<number>.jsonl`: whose file, of the run that began when, and the how manieth of that run.
+    """A file's name: `<consumer>-<start>-<number>.jsonl`, by run and number.
 
-    Converted files are called the same but for `.parquet` at the end.
+    A converted file ends in `.parquet` instead.
     """
 
     consumer: str
@@ -79,7 +78,7 @@ class FileName(NamedTuple):
 
     @property
     def run(self) -> str:
-        """What all files of one process run share, and no other file of the group has."""
+        """The part that all files of one process run share."""
         return f"{path_part(self.consumer)}-{self.start}"
 
     def __str__(self) -> str:
@@ -93,7 +92,7 @@ class FileName(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> FileName | None:
-        """Return the parts of a file's name, or None if it is not the name of a ledger file."""
+        """Return a name's parts; None if it is no ledger file's."""
         suffix = PARQUET_SUFFIX if name.endswith(PARQUET_SUFFIX) else SUFFIX
         consumer, _, rest = name.removesuffix(suffix).rpartition("-")
         consumer, _, start = consumer.rpartition("-")
@@ -103,6 +102,6 @@ class FileName(NamedTuple):
 
 
 def start_stamp(milliseconds: int) -> str:
-    """Write milliseconds since the Unix epoch as `20250131T235959123Z` (UTC), which sorts as text."""
+    """Format milliseconds since 1970 as `20250131T235959123Z` (UTC), sortable as text."""
     seconds, rest = divmod(milliseconds, 1000)
     return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(seconds))}{rest:03d}Z"

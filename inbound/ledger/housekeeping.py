@@ -1,4 +1,4 @@
-"""Keeps a ledger's ended files: converts them to Parquet, and deletes them after their retention."""
+"""Converts a ledger's ended files to Parquet, and deletes old ones."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ from inbound.runtime.backoff import Backoff
 
 log = logging.getLogger("inbound.ledger")
 
-#: How often a local folder is looked at, in seconds, and how long after the start for the first time.
+#: Seconds between looks at a local folder, and from the start to the first one.
 LOOK_EVERY, FIRST_LOOK = 60.0, 10.0
-#: Until a file that could not be converted is tried again.
+#: Delays before a failed conversion is tried again.
 BACKOFF = Backoff(LOOK_EVERY, 3600.0)
 _NEVER = 0, float("-inf")
-#: Where locks can't tell whether a file is being written, it counts as left after so many seconds without a change.
+#: Where locks can't tell, a file counts as ended after so many seconds without a change.
 LEFT_AFTER = 86400.0
 
 
 class Housekeeping:
-    """Converts ended files of a local ledger, its own and those of other runs, and deletes what is too old.
+    """Converts and deletes ended files of a local ledger, of any run.
 
-    An active part (`inbound.runtime.driver.Part`): a step begins with a file, or looks whether another process has converted one.
+    An active part (`inbound.runtime.driver.Part`): a step begins with a file, or looks whether another process has
+    converted one.
     """
 
     def __init__(
@@ -51,11 +52,10 @@ class Housekeeping:
         self._work: Generator[float, None, None] | None = None
         self._next_look = clock.now() + FIRST_LOOK
         self._complaints: dict[FilePath, str] = {}
-        #: Files that could not be converted: failures in a row, and not before when. A process takes 0.3 s of a core for each.
+        #: Failed conversions: failures in a row, and when to try again. Each try takes a process and 0.3 s of a core.
         self._failed: dict[FoundFile, tuple[int, float]] = {}
 
     def run_once(self) -> float:
-        """Do the next piece of work."""
         began = self._clock.now()
         if self._work is not None:
             try:
@@ -71,7 +71,7 @@ class Housekeeping:
         return self._next_look
 
     def close(self) -> None:
-        """Leave what is being converted as it was. After the last step."""
+        """Stop converting, leaving the file as it was. After the last step."""
         if self._work is not None:
             self._work.close()
         self._writer.close()
@@ -129,13 +129,13 @@ class Housekeeping:
 
 @contextmanager
 def ended(path: Path, age: float, *, shared: bool) -> Iterator[BinaryIO | None]:
-    """Open a `.jsonl` file that has no writer any more, and lock it; yield None if it has one.
+    """Lock and yield a `.jsonl` file; None if it is being written.
 
-    On this machine the lock of its writer tells, from its first line on. Where that can't be asked, it is left when it
-    has not changed for a day (`age`: seconds since its last change). In a folder that is `shared` between machines the
-    locks of others may not be seen, so that their files count as left after a day too. So do those of a process of this
-    machine that lives and holds no lock: earlier releases took none, and beside one of them, in a rolling upgrade,
-    the file that it writes would be deleted with the lines that it still appends.
+    On this machine the lock of its writer tells, from its first line on. Where that can't be asked, a file without a
+    change for a day counts as ended (`age`: seconds since its last change). In a folder that is `shared` between
+    machines the locks of others may not be seen, so their files count as ended after a day too. So do those of a live
+    process of this machine that holds no lock: earlier releases took none, and in a rolling upgrade the file that such
+    a process writes would be deleted with the lines that it still appends.
     """
     try:
         data = path.open("r+b")
@@ -155,18 +155,18 @@ def ended(path: Path, age: float, *, shared: bool) -> Iterator[BinaryIO | None]:
 
 
 def remove_left(files: Iterable[FoundFile], wall: float) -> None:
-    """Delete what conversions that were killed have left of theirs a day ago."""
+    """Delete temporary files that a killed conversion left a day ago."""
     for file in files:
         if is_temporary(file.path.name) and wall - file.modified > LEFT_AFTER:
             remove_file(file.path)
 
 
 def delete_old(folder: FilePath, before: float) -> None:
-    """Delete the ledger's files below a folder that were last changed before a moment, in seconds since 1970.
+    """Delete ledger files below `folder` last changed before `before` (seconds since 1970).
 
     Raises:
-        LedgerError: it can't be listed.
-        OSError: one of them can't be deleted.
+        LedgerError: the folder can't be listed.
+        OSError: one of the files can't be deleted.
     """
     for file in files_below(folder, missing_ok=True):
         name = file.path.name
@@ -181,16 +181,16 @@ def explained(error: Exception) -> str:
 
 
 def _header_of(data: BinaryIO) -> dict[str, Any]:
-    """Return a file's header, of any version of the format; empty: it has no good one."""
+    """Return a file's header, of any version; empty if it is damaged."""
     body = unseal(data.readline().removesuffix(b"\n"))
     header = json.loads(body) if body else None
     return header if isinstance(header, dict) and header.get("kind") == "header" else {}
 
 
 def _may_write_without_lock(header: dict[str, Any]) -> bool:
-    """Whether the writer, a process of this machine that has no lock, may live. Our own files we lock ourselves.
+    """Return whether an unlocked file's writer may live on this machine.
 
-    Its number may be another's by now; then the file only stays as it is for a day.
+    Our own files we lock ourselves. The pid may be another process's by now; then the file only stays for a day.
     """
     pid = header.get("pid")
     return isinstance(pid, int) and pid != os.getpid() and alive(pid)

@@ -1,4 +1,4 @@
-"""Reads lines of `.jsonl` files and records of a ledger's topic: unsealed and parsed."""
+"""Reads lines of `.jsonl` files and of a ledger's topic: unsealed, parsed."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ Format = Literal["jsonl", "parquet", "foreign"]
 
 @dataclass(frozen=True, slots=True)
 class LedgerFile:
-    """A file in a ledger's folder, as `list_files` finds it; `foreign`: nothing of a ledger's, and not read."""
+    """A file in a ledger's folder; `foreign` ones are not the ledger's."""
 
     path: FilePath
     size: int  # bytes
     format: Format
     group: str
     run: str | None  # None: foreign
-    number: int | None  # the how manieth file of its run, from 1
+    number: int | None  # of the file in its run, from 1
     modified: float  # seconds since 1970; of a converted file, those of the lines in it
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One good line. Members that its kind lacks are None; unknown members are in `facts`.
+    """One good line of a ledger.
 
-    `seq` counts the entries of a run from 1 without gaps; `header` and `end` carry the last number before them.
+    Members that its kind lacks are None; unknown members are in `facts`. `seq` counts the entries of a run from 1
+    without gaps; `header` and `end` carry the last number before them.
     """
 
     path: FilePath
@@ -57,7 +58,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class TornTail:
-    """A last line without its end: the process died while it wrote, or it is still writing."""
+    """A last line without its end: the process died, or still writes."""
 
     path: FilePath
     offset: int
@@ -66,7 +67,7 @@ class TornTail:
 
 @dataclass(frozen=True, slots=True)
 class Corrupt:
-    """A line that is not as it was written; `line` counts from 1. Its content is lost."""
+    """A line that is not as written; `line` counts from 1."""
 
     path: FilePath
     line: int
@@ -83,8 +84,8 @@ _MEMBERS = frozenset(
 
 
 def split_lines(data: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of an open file, each with its newline if it has one; pyarrow's files yield none themselves."""
-    begun: list[bytes] = []  # pieces of a line whose end has not come
+    """Yield the lines of an open file, with newlines; pyarrow's yield none."""
+    begun: list[bytes] = []  # pieces of an unfinished line
     while block := data.read(1 << 20):
         first, *others = bytes(block).split(b"\n")
         begun.append(first)
@@ -96,7 +97,7 @@ def split_lines(data: BinaryIO) -> Iterator[bytes]:
 
 
 def read_lines(lines: Iterable[bytes], path: FilePath) -> Iterator[Item]:
-    """Yield what the lines of a file hold; `path` is where they come from.
+    """Yield the items in a file's lines, which come from `path`.
 
     Damage is yielded, never raised. LedgerError: the lines are of a newer format than this reader.
     """
@@ -114,13 +115,13 @@ def read_lines(lines: Iterable[bytes], path: FilePath) -> Iterator[Item]:
 
 
 def run_of(path: FilePath) -> str:
-    """Return a file's run by its name; its header, if it has one, is more exact."""
+    """Return a file's run by its name; its header is more exact."""
     name = FileName.parse(path.name)
     return path.stem if name is None else name.run
 
 
 def read_line(line: bytes, path: FilePath, number: int, run: str) -> Entry | Corrupt:
-    """Return what one line says, given without its newline. LedgerError as with `read_lines`."""
+    """Parse a line, given without its newline; LedgerError as `read_lines`."""
     body = unseal(line)
     if body is None:
         return Corrupt(path, number, "its checksum is wrong")
@@ -148,9 +149,9 @@ def read_line(line: bytes, path: FilePath, number: int, run: str) -> Entry | Cor
 
 
 def read_record(topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None) -> Entry | Corrupt:
-    """Return what a record of a ledger's topic says; `line` is its offset. LedgerError as with `read_lines`.
+    """Parse a record of a ledger's topic; `line` is its offset.
 
-    A run's numbers tell the order of its lines, and which stand twice.
+    LedgerError as `read_lines`. A run's numbers tell the order of its lines, and which stand twice.
     """
     path = RemotePath(f"kafka://{topic}", str(partition))
     if value is None or key is None:

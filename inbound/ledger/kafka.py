@@ -1,4 +1,4 @@
-"""The ledger in a Kafka topic: the lines of the files as records, keyed by run."""
+"""Writes the ledger to a Kafka topic, lines keyed by run."""
 
 from __future__ import annotations
 
@@ -16,35 +16,37 @@ from inbound.ledger.lines import WrittenLedger
 
 log = logging.getLogger("inbound.ledger")
 
-#: How long `done` and `close` wait for acknowledgements, in seconds.
+#: Seconds that `done` and `close` wait for acknowledgements.
 ACK_TIMEOUT = 20.0
-#: How long to leave the brokers alone after they could not be reached, in seconds.
+#: Seconds to wait after the brokers could not be reached.
 RETRY = 1.0
-#: Lines that may be in flight. Beyond it the ledger counts as unavailable: the unacknowledged lines would grow without bound.
+#: Lines that may be in flight. With more of them the ledger counts as unavailable, else they would grow without bound.
 MOST_UNACKNOWLEDGED = 4096
 
 
 class LedgerProducer(ABC):
-    """A producer for the ledger's topic: keeps the order of its records, or fails for good. Any thread."""
+    """A producer that keeps the order of records, or fails. Any thread."""
 
     @abstractmethod
     def send(self, key: bytes, value: bytes, answered: Callable[[Exception | None], None]) -> None:
-        """Send a record; `answered` is called once, by any thread: None when all replicas have it, or why they haven't.
+        """Send a record; `answered` is called once, by any thread.
+
+        It gets None when all replicas have the record, or else the error.
 
         Raises:
-            LedgerError: it was not even taken; `answered` is not called.
+            LedgerError: the producer refused it; `answered` is not called.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of it; what was not acknowledged may be lost. Bounded."""
+        """Close it, in bounded time; unacknowledged records may be lost."""
 
 
 class KafkaLedger(WrittenLedger):
-    """Writes to a topic, through a producer that is made when first needed, and replaced after it has failed.
+    """Writes to a topic through a producer, made at the first line.
 
-    `done` returns when everything up to it is acknowledged; `begun`, `settled` and notes are sent and not waited for.
-    What a failed producer had not acknowledged is sent again by the next one, under the same numbers.
+    `done` returns when everything up to it is acknowledged; `begun`, `settled` and notes are sent without waiting. A
+    failed producer is replaced, and the new one sends the unacknowledged lines again, under the same numbers.
     """
 
     def __init__(
@@ -64,15 +66,15 @@ class KafkaLedger(WrittenLedger):
         self.topic = name
         self._start = start_stamp(int(clock.wall() * 1000))
         self._key = FileName(consumer_id, self._start, 0).run.encode()
-        # Under the lock, which is held while lines are given to the producer: their order is that of the numbers.
-        self._given = 0  # lines given to producers: each has a ticket, headers aside
+        # Under the lock, which is held while the producer takes lines: so their order is that of the numbers.
+        self._given = 0  # lines given to producers: each has a ticket, except headers
         self._topic: LedgerProducer | None = None
         self._not_before = 0.0
         self._refusal = ""
-        # Under this, which the producer's thread takes too.
+        # Under this lock, which the producer's thread takes too.
         self._answers = threading.Condition()
         self._unacknowledged: dict[int, bytes] = {}  # by ticket
-        self._failed: Exception | None = None  # of the producer of now
+        self._failed: Exception | None = None  # of the present producer
 
     def done(self, entries: Sequence[Done]) -> None:
         if not entries:
@@ -81,7 +83,7 @@ class KafkaLedger(WrittenLedger):
         self._wait(self._append([self._lines.done(entry, wall) for entry in entries]))
 
     def close(self, *, clean: bool = True) -> None:
-        """Send the mark of a clean end, and wait until everything is acknowledged. LedgerError if it is not."""
+        """Send the end mark, and wait for all acknowledgements; or raise LedgerError."""
         with self._lock:
             if self.closed:
                 return
@@ -98,7 +100,7 @@ class KafkaLedger(WrittenLedger):
                 self._drop("closed")
 
     def _append(self, bodies: Sequence[str]) -> int:
-        """Send lines under the next numbers; returns the ticket of the last, to wait for."""
+        """Send lines under the next numbers; return the last one's ticket."""
         with self._lock:
             self._number_and_give(bodies)
             return self._given
@@ -111,13 +113,12 @@ class KafkaLedger(WrittenLedger):
                     waiting = len(self._unacknowledged)
                 if waiting >= MOST_UNACKNOWLEDGED:
                     raise self._error(f"{waiting} entries are not acknowledged yet, so the entry is not recorded")
-                # Counted when it has been given: a call that fails leaves its number to the next. Gaps mean loss.
+                # Counted after it was given: a failed call leaves its number to the next line, as gaps mean loss.
                 self._give(topic, seal(f'{body},"seq":{self._seq + 1}'.encode())[:-1])
                 self._seq += 1
                 self._entries += 1
 
     def _give(self, topic: LedgerProducer, line: bytes) -> None:
-        """Give a line to the producer under the next ticket."""
         ticket = self._given + 1
         with self._answers:
             self._unacknowledged[ticket] = line
@@ -137,7 +138,7 @@ class KafkaLedger(WrittenLedger):
     def _answered(self, producer: int, ticket: int, error: Exception | None) -> None:
         with self._answers:
             if producer != self._number:
-                return  # it has been given up, and the line went to the next one
+                return  # that producer was given up, and the next one got the line
             if error is None:
                 self._unacknowledged.pop(ticket, None)
             elif self._failed is None:
@@ -145,7 +146,7 @@ class KafkaLedger(WrittenLedger):
             self._answers.notify_all()
 
     def _wait(self, last: int) -> None:
-        """Wait until all up to a ticket are acknowledged."""
+        """Wait until all lines up to a ticket are acknowledged."""
         began = self._clock.now()
         deadline = began + self._ack_timeout
         with self._answers:
@@ -162,7 +163,7 @@ class KafkaLedger(WrittenLedger):
     # The rest is called under the lock.
 
     def _ready(self) -> LedgerProducer:
-        """Return the producer; after a failure a new one, with the unacknowledged lines of the last one."""
+        """Return the producer, or a new one after a failure."""
         if self.closed:
             raise self._error("it is closed, so the entry is not recorded")
         with self._answers:

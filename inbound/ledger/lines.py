@@ -1,4 +1,7 @@
-"""The text of a ledger's lines, as `docs/ledger.md` describes them; without the sequence number and the seal."""
+"""Formats a ledger's lines, as `docs/ledger.md` describes them.
+
+Sequence number and seal come later.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,10 @@ from inbound.runtime.instruments import Histogram
 
 
 class LedgerLines:
-    """Formats the entries of one consumer. A constant per partition is kept, the numbers are put in by hand:
-    `json.dumps` of a whole line would take longer than to write it. Any thread.
+    """Formats the entries of one consumer. Any thread.
 
-    `wall` is in seconds since the Unix epoch, for people.
+    The constant part of each partition's lines is kept, and the numbers are put in by hand: `json.dumps` of a whole
+    line takes longer than writing it. `wall` is in seconds since the Unix epoch, for people.
     """
 
     def __init__(self, group: str, consumer_id: str) -> None:
@@ -57,9 +60,10 @@ class LedgerLines:
         )
 
     def degraded(self, lacking: Mapping[tuple[str, int, int], float], wall: float) -> list[str]:
-        """Mark partitions, with epochs, whose entries since those times (seconds since 1970) are missing.
+        """Mark partitions, with epochs, whose entries since those times are missing.
 
-        The first line is of the run, for readers of earlier releases, who know no others.
+        Times are in seconds since 1970. The first line is about the whole run, for earlier releases, which read no
+        other.
         """
         facts = _json({"from": round(min(lacking.values()), 3), "to": round(wall, 3), "partitions": len(lacking)})
         return [
@@ -71,11 +75,14 @@ class LedgerLines:
         ]
 
     def end(self, why: str, wall: float) -> str:
-        """The last line of a file: `rolled` if another follows, `closed` if the run ended gracefully."""
+        """Return a file's last line: `rolled` if another file follows, or `closed`."""
         return f'{{"kind":"end",{self._owner},"why":"{why}","wall":{wall:.3f}'
 
     def header(self, name: FileName, previous: str | None, why: str, wall: float) -> str:
-        """The first line of a file: its name, the file before it in this run, and why that one ended."""
+        """Return a file's first line.
+
+        It names the file, the file before it in this run, and why that one ended.
+        """
         members = {
             "v": FORMAT_VERSION,
             "kind": "header",
@@ -117,7 +124,10 @@ def _writer() -> str:
 
 
 class WrittenLedger(Ledger):
-    """Makes a line of each entry; each ledger has its own `done` and `close`, which wait."""
+    """Makes a line of each entry.
+
+    A subclass adds `done` and `close`, which wait.
+    """
 
     def __init__(self, group: str, consumer_id: str, clock: Clock) -> None:
         self._lines = LedgerLines(group, consumer_id)
@@ -125,12 +135,12 @@ class WrittenLedger(Ledger):
         self._clock = clock
         self._sync_seconds = Histogram()
         self._lock = threading.Lock()
-        # Under the lock: what was written, the last number given, files or producers made, and why the next one is.
+        # Under the lock: counts of what was written, the last number, files or producers made, and why the next one is made.
         self._entries = self._bytes = self._failures = 0
         self._seq = self._number = 0
         self._why = "start"
-        self.closed = False  # whether nothing more can be recorded
-        # What is not recorded, and since when; under its own lock, for `lacks` waits for no write.
+        self.closed = False  # nothing more can be recorded
+        # What is not recorded, and since when; under its own lock, as `lacks` must not wait for a write.
         self._lacking: dict[tuple[str, int, int], float] = {}
         self._lacking_lock = threading.Lock()
 
@@ -159,7 +169,7 @@ class WrittenLedger(Ledger):
 
     @contextmanager
     def _marked(self, bodies: Sequence[str]) -> Iterator[Sequence[str]]:
-        """Put lines `degraded` before these lines, which are written inside, if entries before them are missing."""
+        """Put `degraded` lines first, if entries are missing; the body writes."""
         with self._lacking_lock:
             lacking, self._lacking = self._lacking, {}
         if not lacking:
@@ -173,9 +183,9 @@ class WrittenLedger(Ledger):
             raise
 
     def _sealed(self, body: str) -> bytes:
-        """Seal a header or an end mark: they carry the last number given, and take none."""
+        """Seal a header or end mark: it repeats the last number."""
         return seal(f'{body},"seq":{self._seq}'.encode())
 
     @abstractmethod
     def _append(self, bodies: Sequence[str]) -> object:
-        """Write lines under the next numbers. LedgerError as the verbs."""
+        """Write lines under the next numbers. LedgerError as the public methods."""

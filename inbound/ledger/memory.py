@@ -15,7 +15,10 @@ Verb = Literal["begun", "done", "settled", "note", "close"]
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """An event of a partition, as given to `Ledger.note`; `degraded`: as given to `Ledger.lacks`."""
+    """An event of a partition, as given to `Ledger.note`.
+
+    Kind `degraded`: as given to `Ledger.lacks`.
+    """
 
     kind: str
     topic: str
@@ -28,21 +31,21 @@ Recorded = Range | Done | Settled | Note
 
 
 class MemoryLedger(Ledger):
-    """Keeps its entries in order; `fail_next` and `fail` make it fail like a disk."""
+    """Keeps its entries in order; `fail_next` and `fail` make it fail."""
 
     def __init__(self) -> None:
         self.entries: list[Recorded] = []
         self.closed = False
-        self.clean: bool | None = None  # whether its end was, once closed
+        self.clean: bool | None = None  # whether it was closed cleanly
         self._lock = threading.Lock()
         self._failures: list[tuple[Verb | None, Exception]] = []
         self._full = False
         self._lacking: dict[tuple[str, int, int], None] = {}
-        #: Called with what is recorded, and (false) with what is not.
+        #: Called with entries, and whether they are recorded.
         self.on_entries: Callable[[Sequence[Recorded], bool], None] = lambda entries, recorded: None
 
     def fail_next(self, error: Exception, verb: Verb | None = None) -> None:
-        """Make the next call (of `verb` if given) raise `error` and record nothing. Several calls queue up."""
+        """Make the next call (of `verb`) raise `error`. Several calls queue up."""
         with self._lock:
             self._failures.append((verb, error))
 
@@ -92,7 +95,6 @@ class MemoryLedger(Ledger):
             self.on_entries(entries, True)
 
     def _mark(self) -> None:
-        """Say what is missing up to here, if anything is."""
         self.entries += [Note("degraded", *lacking) for lacking in self._lacking]
         self._lacking = {}
 

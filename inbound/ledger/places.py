@@ -1,6 +1,6 @@
-"""A ledger's folder: local, or behind a URI of one of pyarrow's file systems.
+"""Accesses a ledger's folder: local, or behind a URI that pyarrow knows.
 
-pyarrow is imported when a URI is used, and only then.
+pyarrow is imported only when a URI is used.
 """
 
 from __future__ import annotations
@@ -15,39 +15,36 @@ from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
 from inbound.errors import ConfigError, LedgerError
+from inbound.ledger.disk import reason
 from inbound.ledger.format import temporary_name
 
-#: File systems that show an object when it is complete, and not before.
+#: File systems that show an object only when it is complete.
 _WHOLE_OBJECTS = frozenset({"s3", "gcs", "abfs"})
 
-#: Schemes whose file systems pyarrow knows, and may look up servers for.
+#: Schemes of file systems for which pyarrow may look up servers.
 _NETWORK = frozenset({"s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss"})
 
 
 @dataclass(frozen=True, slots=True)
 class RemotePath:
-    """A file or folder below a URI; `relative` is empty for the URI itself. As text without the URI's options."""
+    """A file or folder below a URI; printed without the URI's options."""
 
     base: str
-    relative: str = ""
+    relative: str = ""  # empty: the URI itself, which is its own parent
 
     @property
     def name(self) -> str:
-        """The last part, as `Path.name`."""
         return str(self).rpartition("/")[2]
 
     @property
     def stem(self) -> str:
-        """The last part without its ending, as `Path.stem`."""
         return self.name.rpartition(".")[0] or self.name
 
     @property
     def parent(self) -> RemotePath:
-        """The folder it is in; that of the URI itself is the URI."""
         return RemotePath(self.base, self.relative.rpartition("/")[0])
 
     def with_name(self, name: str) -> RemotePath:
-        """Return its neighbour of that name."""
         return self.parent / name
 
     def __truediv__(self, part: str) -> RemotePath:
@@ -73,20 +70,20 @@ class FoundFile:
 
 
 def place_of(place: Path | str | RemotePath) -> FilePath:
-    """Return a place as a path: a text with `://` in it is a URI."""
+    """Return a place as a path; text with `://` is a URI."""
     if isinstance(place, (Path, RemotePath)):
         return place
     return RemotePath(place) if "://" in place else Path(place)
 
 
 def without_options(uri: str) -> str:
-    """Return a URI without user, password and query, which may hold secrets."""
+    """Return a URI without user, password and query, which may be secret."""
     parts = urlsplit(uri)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
 
 
 def files_below(folder: FilePath, *, missing_ok: bool = False) -> list[FoundFile]:
-    """List the files in the folders of `folder`, one level down, sorted by path.
+    """List the files in the folders of `folder`, one level down, sorted.
 
     Raises:
         LedgerError: there is no such folder (unless `missing_ok`), or it can't be listed.
@@ -98,21 +95,21 @@ def files_below(folder: FilePath, *, missing_ok: bool = False) -> list[FoundFile
         return sorted(found, key=lambda file: str(file.path))
     except OSError as error:
         raise LedgerError(
-            f"ledger directory {folder}: it cannot be listed ({_reason(error)}); check ledger.path and its rights"
+            f"ledger directory {folder}: it cannot be listed ({reason(error)}); check ledger.path and its rights"
         ) from error
 
 
 def open_file(path: FilePath) -> BinaryIO:
-    """Open a file for reading; the caller closes it. OSError: it can't be."""
+    """Open a file for reading; the caller closes it. May raise OSError."""
     if isinstance(path, Path):
         return path.open("rb")
     system, root = file_system(path.base)
-    # pyarrow's files have no lines: they are for `open_file` users that want bytes at places.
+    # pyarrow's files yield no lines; see `split_lines`.
     return cast(BinaryIO, system.open_input_file(_below(root, path.relative)))
 
 
 def put_file(source: Path, target: RemotePath) -> None:
-    """Copy a local file, whole or not at all, and check its arrival. OSError: it may be missing."""
+    """Copy a local file, whole or not at all; OSError if unsure."""
     system, root = file_system(target.base)
     path = _below(root, target.relative)
     folder, _, name = path.rpartition("/")
@@ -133,7 +130,7 @@ def put_file(source: Path, target: RemotePath) -> None:
 
 
 def remove_file(path: FilePath) -> None:
-    """Delete a file; one that is not there is fine. OSError: it can't be."""
+    """Delete a file, if it is there. May raise OSError."""
     if isinstance(path, Path):
         path.unlink(missing_ok=True)
         return
@@ -145,7 +142,7 @@ def remove_file(path: FilePath) -> None:
 
 
 def check_uri(uri: str) -> None:
-    """Raise ConfigError if pyarrow is not installed, or knows no file system for a URI; connects to nothing."""
+    """Raise ConfigError if pyarrow is missing or does not know the URI."""
     _pyarrow(uri)
     if urlsplit(uri).scheme not in _NETWORK:
         file_system(uri)
@@ -153,9 +150,9 @@ def check_uri(uri: str) -> None:
 
 @lru_cache(maxsize=8)
 def file_system(uri: str) -> tuple[Any, str]:
-    """Return pyarrow's file system of a URI, and the URI's path in it.
+    """Return pyarrow's file system of a URI, and the path in it.
 
-    That of a bucket may ask for the bucket's region first.
+    For a bucket, pyarrow may ask for its region first.
 
     Raises:
         ConfigError: pyarrow is not installed, or knows no such file system.
@@ -169,11 +166,11 @@ def file_system(uri: str) -> tuple[Any, str]:
         system, root = FileSystem.from_uri(uri)
     except (ArrowException, ValueError) as error:
         raise ConfigError(
-            f"ledger.path {without_options(uri)}: {_reason(error)}; give a folder, or another URI"
+            f"ledger.path {without_options(uri)}: {reason(error)}; give a folder, or another URI"
         ) from error
     except OSError as error:
         raise LedgerError(
-            f"ledger.path {without_options(uri)}: it cannot be reached ({_reason(error)}); check its name and the network"
+            f"ledger.path {without_options(uri)}: it cannot be reached ({reason(error)}); check its name and the network"
         ) from error
     return system, root
 
@@ -195,7 +192,7 @@ def _local_files(folder: Path) -> Iterator[FoundFile]:
         try:
             status = path.stat()
         except FileNotFoundError:
-            continue  # it was just converted, shipped or deleted
+            continue  # just converted, shipped or deleted
         if path.is_file():
             yield FoundFile(path, status.st_size, status.st_mtime)
 
@@ -214,7 +211,3 @@ def _remote_files(folder: RemotePath, missing_ok: bool) -> Iterator[FoundFile]:
 
 def _below(root: str, relative: str) -> str:
     return f"{root.rstrip('/')}/{relative}" if relative else root
-
-
-def _reason(error: Exception) -> str:
-    return (isinstance(error, OSError) and error.strerror) or str(error)

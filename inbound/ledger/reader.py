@@ -1,4 +1,4 @@
-"""Reads the ledger's files, `.jsonl` and `.parquet` alike, from a local folder or a URI."""
+"""Reads the ledger's files, `.jsonl` and `.parquet`, from a folder or URI."""
 
 from __future__ import annotations
 
@@ -11,35 +11,21 @@ from inbound.errors import LedgerError
 from inbound.ledger import columns
 from inbound.ledger.disk import reason
 from inbound.ledger.format import PARQUET_SUFFIX, SUFFIX, FileName, name_of
-from inbound.ledger.jsonl import Corrupt, Entry, Format, Item, LedgerFile, TornTail, read_lines, split_lines
+from inbound.ledger.jsonl import Entry, Format, Item, LedgerFile, read_lines, split_lines
 from inbound.ledger.places import FilePath, RemotePath, files_below, open_file, place_of
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = [
-    "Corrupt",
-    "Entry",
-    "Item",
-    "LedgerFile",
-    "TornTail",
-    "list_files",
-    "read_batches",
-    "read_directory",
-    "read_file",
-    "read_lines",
-]
-
 
 def list_files(place: Path | str | RemotePath, group: str | None = None) -> list[LedgerFile]:
-    """List the files of a ledger, or of one group in it: run by run, each in the order of its numbers.
+    """List the files of a ledger, or of one group, by run.
 
-    A file that is there twice, because its writer died between converting and deleting it, is listed once, as Parquet.
-    Foreign files are listed as such, at the end of their group. Hidden ones (`.name`) are not.
+    A converted file whose lines still exist is listed as Parquet only; foreign files come last, hidden ones never.
 
     Raises:
         LedgerError: there is no such folder, or it can't be listed.
-        ConfigError: a URI without pyarrow, or that it does not take.
+        ConfigError: pyarrow is missing for a URI, or does not know it.
     """
     found: list[LedgerFile] = []
     for file in files_below(place_of(place)):
@@ -47,17 +33,16 @@ def list_files(place: Path | str | RemotePath, group: str | None = None) -> list
         if file.path.name.startswith(".") or (group is not None and of != group):
             continue
         name = FileName.parse(file.path.name)
-        if name is None:
-            found.append(LedgerFile(file.path, file.size, "foreign", of, None, None, file.modified))
-            continue
-        kind: Format = "parquet" if file.path.name.endswith(PARQUET_SUFFIX) else "jsonl"
-        found.append(LedgerFile(file.path, file.size, kind, of, name.run, name.number, file.modified))
+        parquet = file.path.name.endswith(PARQUET_SUFFIX)
+        kind: Format = "foreign" if name is None else "parquet" if parquet else "jsonl"
+        run, number = (None, None) if name is None else (name.run, name.number)
+        found.append(LedgerFile(file.path, file.size, kind, of, run, number, file.modified))
     converted = {(file.group, file.run, file.number) for file in found if file.format == "parquet"}
     return sorted((f for f in found if f.format != "jsonl" or (f.group, f.run, f.number) not in converted), key=_order)
 
 
 def read_file(path: Path | str | RemotePath) -> Iterator[Item]:
-    """Yield what a file holds, in the order of its lines: first the header, last `end` unless the process died.
+    """Yield a file's items, from `header` to `end` (unless the process died).
 
     Damage is yielded, never raised. LedgerError: the file can't be read, or is of a newer format than this reader.
     """
@@ -70,19 +55,19 @@ def read_file(path: Path | str | RemotePath) -> Iterator[Item]:
 
 
 def read_batches(path: Path | str | RemotePath) -> Iterator[pyarrow.RecordBatch]:
-    """Yield what a file holds as Arrow record batches of `columns.schema()`, a row for each line: for Spark.
+    """Yield a file as Arrow record batches of `columns.schema()`, for Spark.
 
-    Seals are checked; a line that can't be read is a row of kind `damaged`. LedgerError as with `read_file`.
-    ConfigError: pyarrow is not installed.
+    A row is a line; an unreadable line is a row of kind `damaged`. LedgerError as `read_file`. ConfigError: no pyarrow.
     """
     for file, data, parquet in _opened(place_of(path)):
         yield from columns.parquet_batches(data, file) if parquet else columns.jsonl_batches(split_lines(data), file)
 
 
 def read_directory(directory: Path | str | RemotePath) -> Iterator[Item]:
-    """Yield what all files of a ledger hold: run by run, each in the order of its files; foreign files are not read.
+    """Yield the items of a ledger's files, in run and file order.
 
-    Entries that a run wrote a second time, because an fsync failed, are yielded once. LedgerError as with `read_file`.
+    Entries that a run wrote twice (an fsync failed) are yielded once, foreign files not at all. LedgerError as
+    `read_file`.
     """
     run: tuple[str, str | None] | None = None
     seen = _Numbers()
@@ -95,7 +80,7 @@ def read_directory(directory: Path | str | RemotePath) -> Iterator[Item]:
 
 
 def _opened(path: FilePath) -> Iterator[tuple[FilePath, BinaryIO, bool]]:
-    """Yield a file, opened, and whether it is Parquet; closed when the caller comes back."""
+    """Yield an open file, and whether it is Parquet; then close it."""
     try:
         try:
             data = open_file(path)
@@ -123,7 +108,7 @@ def _order(file: LedgerFile) -> tuple[str, bool, str, str, int, str]:
 
 
 class _Numbers:
-    """A set of integers that come nearly in order, kept as a few ranges."""
+    """A set of integers that come nearly in order, as few ranges."""
 
     def __init__(self) -> None:
         self._ranges: list[OffsetRange] = []  # ascending, not touching
@@ -139,15 +124,15 @@ class _Numbers:
         return True
 
 
-#: Offsets from the first up to but without the second.
+#: Offsets from the first to the second, exclusive.
 OffsetRange = tuple[int, int]
 
 
 def open_ranges(items: Iterable[Item]) -> dict[tuple[str, int], list[OffsetRange]]:
-    """Return, per partition, the ranges that were begun and that no landed commit covers; none: not in the result.
+    """Return each partition's ranges that were begun and are not committed.
 
-    A commit covers what was begun before it: under its own epoch earlier in the run, or under any older epoch. So
-    the order is that of epochs and sequence numbers, never of clocks. `items` is what `read_directory` yields.
+    A landed commit covers what was begun before it: under its own epoch earlier in the run, or under any older epoch.
+    So epochs and sequence numbers order entries, never clocks. `items` is what `read_directory` yields.
     """
     partitions: dict[tuple[str, int], dict[int, _Epoch]] = {}
     for item in items:
@@ -165,7 +150,7 @@ def open_ranges(items: Iterable[Item]) -> dict[tuple[str, int], list[OffsetRange
 
 
 def died(items: Iterable[Item]) -> list[FilePath]:
-    """Return the last file of each run without a clean end: the process was killed, or it is running now."""
+    """Return each run's last file, if killed (or running) without an end."""
     runs: dict[tuple[FilePath, str], tuple[FilePath, bool]] = {}
     for item in items:
         name = FileName.parse(item.path.name)
@@ -175,7 +160,7 @@ def died(items: Iterable[Item]) -> list[FilePath]:
 
 
 class _Epoch:
-    """What happened to a partition under one epoch, in the order of one run."""
+    """A partition's open ranges under one epoch of one run."""
 
     def __init__(self) -> None:
         self.open: list[OffsetRange] = []

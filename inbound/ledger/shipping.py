@@ -1,4 +1,4 @@
-"""A ledger behind a URI: written to a local spool, and shipped from there, whole files at a time."""
+"""Ships whole ledger files from a local spool to a URI."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from inbound.runtime.backoff import Backoff
 
 log = logging.getLogger("inbound.ledger")
 
-#: How long to wait after failures.
+#: Delays after failures.
 BACKOFF = Backoff(1.0, 300.0)
-#: How often files at the target are looked through for old ones, in seconds.
+#: Seconds between looks for old files at the target.
 RETENTION_EVERY = 3600.0
-#: After so many failures in one go the rest waits.
+#: After so many failures the remaining files wait for the next round.
 _PATIENCE = 3
 
 
 def spool_of(uri: str, spool: Path) -> Path:
-    """Return the spool folder of a URI below `spool`; each URI has its own."""
+    """Return a URI's own spool folder below `spool`."""
     return spool / f"{path_part(without_options(uri))[:80]}-{hashlib.sha256(uri.encode()).hexdigest()[:8]}"
 
 
 class Shipping:
-    """Ends the files of this process's ledgers regularly, and ships all ended files of the spool.
+    """Ends this process's ledger files regularly, and ships the spool's ended files.
 
-    An active part (`inbound.runtime.driver.Part`). A file of the spool is deleted when its copy is known to be there, whole;
-    what a dead process left in it is shipped by the next one. Attributes may be read by any thread.
+    An active part (`inbound.runtime.driver.Part`). A file of the spool is deleted once its copy is known to be whole;
+    the next process ships what a dead one left. Any thread may read the attributes.
     """
 
     def __init__(
@@ -57,8 +57,8 @@ class Shipping:
         self._next = clock.now()
         self._next_retention = clock.now() + self.interval
         self._failed_in_a_row = 0
-        self.problem: str | None = None  # why files wait; None: they don't
-        self.files = 0  # that waited after the last look
+        self.problem: str | None = None  # why files wait; None: none wait
+        self.files = 0  # that waited after the last round
         self.bytes = 0
         self.shipped = 0  # files, since the start
         self.failures = 0
@@ -69,12 +69,11 @@ class Shipping:
         return str(self._target)
 
     def add(self, ledger: FilesLedger) -> None:
-        """Take care of a ledger that writes to the spool, until it is closed."""
+        """Ship the files of a ledger in the spool until it closes."""
         with self._lock:
             self._ledgers = [*(each for each in self._ledgers if not each.closed), ledger]
 
     def run_once(self) -> float:
-        """Ship what there is, if it is time."""
         if self._clock.now() < self._next:
             return self._next
         self.ship()
@@ -87,7 +86,10 @@ class Shipping:
         return self._next
 
     def ship(self) -> None:
-        """End the files being written, unless files wait already, and ship all that are ended. May take long."""
+        """Ship all ended files. May take long.
+
+        Ends the files being written first, unless files wait already.
+        """
         if self.problem is None:
             self._roll()
         errors: list[Exception] = []

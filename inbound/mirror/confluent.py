@@ -1,4 +1,4 @@
-"""The mirror's client by confluent-kafka, whose admin client answers with futures."""
+"""The mirror's client over confluent-kafka's admin client, which returns futures."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from inbound.kafka.confluent.settings import DEFAULTS, Credentials
+from inbound.kafka.confluent.settings import DEFAULTS, Credentials, admin_settings
 from inbound.mirror.kafka_python import ANSWER_TIMEOUT
-from inbound.mirror.plan import Answer, Asked, Kind, Refusal, refusal_of
+from inbound.mirror.plan import Answer, Asked, Kind, RefusedOffset, refusal_of
 from inbound.topic_partition import TopicPartition
-
-#: The settings of connections, which are for an admin client too.
-_COMMON = (
-    "bootstrap.servers", "client.id", "client.dns", "security.", "sasl.", "ssl.", "socket.", "reconnect.", "oauth_cb", "error_cb",
-)  # fmt: skip
 
 
 class ConfluentMirror:
-    """An admin client with the credentials of the moment that made it."""
+    """A `MirrorClient` that keeps the credentials of its construction."""
 
     def __init__(self, properties: Mapping[str, Any], group: str, client_id: str) -> None:
-        """Connects to nothing yet. Raises BrokerRefusedError: there is no token; ConfigError: a file cannot be used."""
+        """Connects to nothing yet.
+
+        Raises:
+            BrokerRefusedError: there is no token.
+            ConfigError: a file cannot be used.
+        """
         self._group = group
         self._entry = Credentials(properties)
         self._entry.ready()
-        settings = {**DEFAULTS, "client.id": client_id, **self._entry.settings}
-        self._admin = AdminClient({k: v for k, v in settings.items() if k.startswith(_COMMON)} | {"log_level": 0})
+        self._admin = AdminClient(admin_settings({**DEFAULTS, "client.id": client_id, **self._entry.settings}))
 
     def send(self, offsets: Mapping[TopicPartition, int], wake: Callable[[], None]) -> Asked:
         """See `MirrorClient`."""
@@ -42,18 +41,22 @@ class ConfluentMirror:
 
     def close(self) -> None:
         """See `MirrorClient`."""
-        self._admin.__exit__(None, None, None)  # it has no other way to be closed before it is collected
+        self._admin.__exit__(None, None, None)  # it has no `close`
 
     def _answer(self, future: Future[ConsumerGroupTopicPartitions], offsets: Mapping[TopicPartition, int]) -> Answer:
         error = future.exception()
         if isinstance(error, KafkaException):
-            self._admin.poll(0)  # serves its callbacks about connections
+            self._admin.poll(0)  # calls `error_cb` with errors of its connections
             refused = self._entry.refused
             said = error.args[0]
-            found = refusal_of(said.code(), said.str()) if refused is None else Refusal(Kind.UNREACHABLE, str(refused))
+            found = (
+                refusal_of(said.code(), said.str())
+                if refused is None
+                else RefusedOffset(Kind.UNREACHABLE, str(refused))
+            )
             return dict.fromkeys(offsets, found)
         if error is not None:
-            return dict.fromkeys(offsets, Refusal(Kind.OTHER, f"{type(error).__name__}: {error}"))
+            return dict.fromkeys(offsets, RefusedOffset(Kind.OTHER, f"{type(error).__name__}: {error}"))
         self._entry.answered()
         return {
             TopicPartition(one.topic, one.partition): refusal_of(one.error.code(), one.error.str())

@@ -1,4 +1,7 @@
-"""Writes offsets to a Kafka group without members, as administrators do. Neither client waits for the answer."""
+"""The mirror's client over kafka-python, which waits for no answer.
+
+It writes offsets to a Kafka group without members, as administrators do.
+"""
 
 from __future__ import annotations
 
@@ -14,39 +17,43 @@ from inbound.errors import BrokerRefusedError, ConfigError
 from inbound.kafka.python.client import is_refused, unavailable, why
 from inbound.kafka.python.connections import described
 from inbound.kafka.python.producer import client_settings
-from inbound.mirror.plan import Answer, Asked, Connect, Kind, MirrorClient, Refusal, refusal_of
+from inbound.mirror.plan import Answer, Asked, Connect, Kind, MirrorClient, RefusedOffset, refusal_of
 from inbound.topic_partition import TopicPartition
 
-#: How long a broker may take to answer, and how long to look for one, in seconds.
+#: The time limit for finding a broker, and for its answer. Seconds.
 ANSWER_TIMEOUT = 5.0
 
 
 def mirror_connector(client: str, properties: Mapping[str, Any], *, client_id: str) -> Connect:
-    """Return a function that connects to a Kafka group. It takes the credentials of that time from mounted files.
+    """Return a function that connects to a Kafka group.
 
-    `client` is a channel's `reader.client`, `properties` are the configuration's.
+    It reads mounted credentials when it is called. `client` is a channel's `reader.client`, `properties` are the configuration's.
     """
-    make: Callable[[str], MirrorClient] = lambda group: KafkaPythonMirror(properties, group, client_id)  # noqa: E731
-    if client == "confluent-kafka":
-        from inbound.mirror.confluent import ConfluentMirror  # an extra
-
-        make = lambda group: ConfluentMirror(properties, group, client_id)  # noqa: E731
 
     def connect(group: str) -> MirrorClient:
         try:
-            return make(group)
+            if client == "confluent-kafka":
+                from inbound.mirror.confluent import ConfluentMirror  # an extra
+
+                return ConfluentMirror(properties, group, client_id)
+            return KafkaPythonMirror(properties, group, client_id)
         except ConfigError as error:
-            # It could be used when the process began: a mounted file is gone, or holds something else now.
+            # The properties were usable when the process began: a mounted file is gone, or has other contents.
             raise BrokerRefusedError(f"Kafka is not asked: {error}") from None
 
     return connect
 
 
 class KafkaPythonMirror:
-    """The mirror's client by kafka-python. It works on a daemon thread of its own."""
+    """A `MirrorClient` over kafka-python, on its own daemon thread."""
 
     def __init__(self, properties: Mapping[str, Any], group: str, client_id: str) -> None:
-        """Connect. Raises BrokerUnavailableError; ConfigError: a file that `properties` name cannot be used."""
+        """Connect.
+
+        Raises:
+            BrokerUnavailableError: no broker answers.
+            ConfigError: a file that `properties` name cannot be used.
+        """
         self._group = group
         self._settings = client_settings(properties)
         milliseconds = round(ANSWER_TIMEOUT * 1000)
@@ -59,7 +66,7 @@ class KafkaPythonMirror:
     def send(self, offsets: Mapping[TopicPartition, int], wake: Callable[[], None]) -> Asked:
         """See `MirrorClient`."""
         wanted = {KafkaPartition(*tp): OffsetAndMetadata(offset, "", None) for tp, offset in offsets.items()}
-        # Not `alter_group_offsets`, which does the same and waits.
+        # Not `alter_group_offsets`, which waits.
         asked = self._admin._manager.call_soon(self._admin._async_alter_group_offsets, self._group, wanted)
         asked.add_both(lambda _: wake())
 
@@ -76,9 +83,9 @@ class KafkaPythonMirror:
         """See `MirrorClient`."""
         self._admin.close()
 
-    def _refusal(self, error: BaseException) -> Refusal:
+    def _refusal(self, error: BaseException) -> RefusedOffset:
         if is_refused(self._settings):
-            return Refusal(Kind.UNREACHABLE, why(self._settings, error))
+            return RefusedOffset(Kind.UNREACHABLE, why(self._settings, error))
         code = error.errno if isinstance(error, kafka.errors.BrokerResponseError) else -1
         return refusal_of(code, described(error))
 

@@ -2,7 +2,7 @@
 
     committer, controller -> noted here (a dict, under a lock) -> this thread -> Kafka
 
-ZooKeeper stays the truth, and no commit waits for the mirror: it leaves a note and is done, also where the mirror fails.
+ZooKeeper stays the truth, and no commit waits for the mirror: it leaves a note and is done, even if the mirror fails.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from inbound.mirror.plan import (
     MirrorClient,
     MirrorPlan,
     MirrorStatus,
-    Refusal,
+    RefusedOffset,
 )
 from inbound.partition.journal import Journal
 from inbound.partition.partition import Fate, Partition, Place
@@ -37,16 +37,16 @@ from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
-#: How long the last commits may take on their way to Kafka when the channel is closed, in seconds.
+#: The time limit for sending the last commits when the channel closes. Seconds.
 LAST = 2.0
 
-#: A coordinator that is being elected, or loads, is logged after so many questions in a row (7 s): mostly it passes.
+#: Failures in a row (7 s) before a missing coordinator is logged: mostly its election is over before.
 PASSING = 4
 
 
 @dataclass(frozen=True, eq=False)
 class _Target:
-    """Where offsets go, and which are to go there next."""
+    """A Kafka group, and the offsets to send there."""
 
     group: str
     connect: Connect
@@ -54,13 +54,19 @@ class _Target:
 
 
 class Mirror:
-    """The mirroring part of one channel: see `inbound.runtime.driver.Part`. It is there, and does nothing, where none is wanted."""
+    """Mirrors one channel's commits: see `inbound.runtime.driver.Part`.
+
+    It does nothing if the configuration wants no mirror.
+    """
 
     def __init__(
         self, config: ChannelConfig, *, name: str, clock: Clock, zk: ZooKeeper, schedule: Schedule, journal: Journal,
         connect: Connect | None,
     ) -> None:  # fmt: skip
-        """Connects to nothing yet. Without `connect` there is nothing to mirror to. `name` is the channel's."""
+        """Connects to nothing yet; `connect` is None without a mirror.
+
+        `name` is the channel's.
+        """
         self._name = name
         self._group = config.group
         self._clock = clock
@@ -71,24 +77,24 @@ class Mirror:
         self.wakeup = Wakeup()
         self._lock = threading.Lock()
         self._target: _Target | None = None
-        #: The claim that the last offset of each was noted under, and when.
+        #: The claim of each partition's last noted offset, and the time of the note.
         self._noted: dict[TopicPartition, tuple[Partition, float]] = {}
         self._client: tuple[_Target, MirrorClient] | None = None
-        #: The request that is under way, and until when it is waited for.
+        #: The pending request, and its deadline.
         self._asked: tuple[_Target, Asked, float] | None = None
         self._finish_by: float | None = None
         self._finished = threading.Event()
         self._offsets = 0
         self._failures = Kinds(*FAILURES)
         self._success_at: float | None = None
-        #: Its thread; none where nothing is mirrored, and where the simulator steps it.
+        #: Its thread; empty without a mirror, and in the simulator.
         self.drivers: tuple[Driver, ...] = ()
         self.configure(config.offsets)
 
     # -- what lands: by the committer and the controller -------------------------------------------------------------------
 
     def landed(self, partition: Partition, offset: int) -> None:
-        """A commit has landed. Any thread; never waits for Kafka."""
+        """Note a landed commit. Any thread; never waits for Kafka."""
         with self._lock:
             if self._target is None:
                 return
@@ -97,7 +103,7 @@ class Mirror:
             self.wakeup.set()
 
     def claimed(self, partition: Partition, offset: int | None) -> None:
-        """Note a claim and the offset that it read. None: there is none. Any thread; never waits for Kafka."""
+        """Note a claim and its offset, if any. Any thread; never waits."""
         with self._lock:
             if self._target is None:
                 return
@@ -107,9 +113,12 @@ class Mirror:
         self.wakeup.set()
 
     def forget(self, partition: Partition) -> None:
-        """Drop a partition that was not recovered: its next owner mirrors it. Any thread."""
+        """Drop a partition that its next owner mirrors. Any thread.
+
+        A later claim of the same partition keeps its own.
+        """
         with self._lock:
-            if self._target is not None:
+            if self._target is not None and self._noted.get(partition.tp, (partition,))[0] is partition:
                 self._target.plan.forget(partition.tp)
 
     def _note(self, target: _Target, partition: Partition, offset: int) -> bool:
@@ -120,7 +129,10 @@ class Mirror:
     # -- life: by the owner's thread ---------------------------------------------------------------------------------------
 
     def configure(self, config: OffsetsConfig) -> None:
-        """Mirror to another group from now on, or to none. Held offsets go to a new one at once."""
+        """Mirror to another group from now on, or to none.
+
+        A new group gets the offsets of all held partitions at once.
+        """
         group = config.kafka_group(self._group)
         with self._lock:
             before = self._target
@@ -132,7 +144,7 @@ class Mirror:
         self.wakeup.set()
 
     def reconnect(self, connect: Connect) -> None:
-        """Replace the client by one with these settings."""
+        """Replace the client by one of `connect`."""
         with self._lock:
             self._connect = connect
             if self._target is not None:
@@ -141,29 +153,31 @@ class Mirror:
         self.wakeup.set()
 
     def start(self) -> None:
-        """Start the thread, if there is something to mirror and none runs."""
+        """Start the thread, if a mirror is wanted and none runs."""
         if self._target is not None and not self.drivers:
             driver = Driver(f"{self._name}-mirror", self, self.wakeup, self._clock)
             driver.start()
             self.drivers = (driver,)
 
     def finish(self) -> None:
-        """Send what has landed by now, for at most `LAST` seconds. Never waits."""
+        """Send the landed commits within `LAST` seconds, without waiting for it."""
         if self._finish_by is None:
             self._finish_by = self._clock.now() + LAST
         self.wakeup.set()
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more is sent after `finish`. Any thread."""
+        """Whether sending has ended after `finish`. Any thread."""
         return self._target is None or self._finished.is_set()
 
     def close(self) -> None:
-        """Finish, and end the thread and the client. Waits for what is left of `LAST` seconds at most."""
+        """Finish, and end the thread and the client.
+
+        It waits for the rest of `LAST` seconds at most.
+        """
         self.finish()
         for driver in self.drivers:
-            left = max(0.0, (self._finish_by or 0.0) - self._clock.now())
-            self._finished.wait(left)
+            self._finished.wait(max(0.0, (self._finish_by or 0.0) - self._clock.now()))
             driver.stop()
             driver.thread.join(0.2)
         if not any(driver.thread.is_alive() for driver in self.drivers):
@@ -178,7 +192,7 @@ class Mirror:
     # -- the thread's work ---------------------------------------------------------------------------------------------
 
     def run_once(self) -> float | None:
-        """Take in an answer, and send what is due. May wait for a broker while it connects."""
+        """Read an answer, and send due offsets; connecting may wait for brokers."""
         now = self._clock.now()
         if self._asked is not None and not self._take(now):
             return self._answer_by()
@@ -203,7 +217,7 @@ class Mirror:
         return self._asked[2] if self._finish_by is None else min(self._asked[2], self._finish_by)
 
     def _send(self, target: _Target, now: float) -> float:
-        """Send what is due. Returns when to look again, if nothing is under way then."""
+        """Send due offsets; return the next due time without a pending request."""
         plan, finishing = target.plan, self._finish_by is not None
         with self._lock:
             due = plan.due(hurry=finishing)
@@ -220,14 +234,14 @@ class Mirror:
             if self._client is None:
                 self._client = target, target.connect(target.group)
             if self._finish_by is not None and self._clock.now() >= self._finish_by:
-                self._drop_client()  # connecting took longer than the mirror is waited for
+                self._drop_client()  # connecting took longer than `LAST`
                 return now
             asked = self._client[1].send(offsets, self.wakeup.set)
         except BrokerUnavailableError as error:
-            self._failed(target, Refusal(Kind.UNREACHABLE, str(error)))
-        except Exception as error:  # an unknown error is not retried each second without end
+            self._failed(target, RefusedOffset(Kind.UNREACHABLE, str(error)))
+        except Exception as error:  # the backoff is for unknown errors, too
             log.debug("channel %s: where the mirror failed", self._name, exc_info=True)
-            self._failed(target, Refusal(Kind.OTHER, f"{type(error).__name__}: {error}"))
+            self._failed(target, RefusedOffset(Kind.OTHER, f"{type(error).__name__}: {error}"))
         else:
             now = self._clock.now()  # connecting took time
             self._asked = target, asked, now + ANSWER_WAIT
@@ -236,7 +250,7 @@ class Mirror:
             return plan.due(hurry=finishing) if self._asked is None else now
 
     def _take(self, now: float) -> bool:
-        """Take in the answer, or give it up in time. Returns whether nothing is under way any more."""
+        """Read the answer, or time out; return whether no request is pending."""
         assert self._asked is not None
         target, asked, _ = self._asked
         answer = asked()
@@ -244,7 +258,7 @@ class Mirror:
             return False
         self._asked = None
         if answer is None:
-            self._failed(target, Refusal(Kind.UNREACHABLE, "the group's coordinator does not answer"))
+            self._failed(target, RefusedOffset(Kind.UNREACHABLE, "the group's coordinator does not answer"))
             return True
         with self._lock:
             taken = target.plan.answered(answer, now)
@@ -256,7 +270,7 @@ class Mirror:
         self._tell(target)
         return True
 
-    def _failed(self, target: _Target, refusal: Refusal) -> None:
+    def _failed(self, target: _Target, refusal: RefusedOffset) -> None:
         with self._lock:
             target.plan.failed(refusal, self._clock.now())
         self._count(refusal.kind)
@@ -265,10 +279,10 @@ class Mirror:
     def _count(self, kind: Kind) -> None:
         self._failures.add(kind.value)
         if kind in (Kind.UNREACHABLE, Kind.COORDINATOR, Kind.OTHER):
-            self._drop_client()  # the next one has what lets us in by then, and finds the coordinator that there is by then
+            self._drop_client()  # the next one has current credentials, and finds the current coordinator
 
     def _held(self) -> Held:
-        """Return the offsets that may be sent. Another member cannot have claimed their partitions."""
+        """Return offsets of partitions that no other member can have claimed."""
         commits, doubtful = {}, set()
         certain: dict[int, bool] = {}
         for partition in self._schedule.held():
@@ -285,7 +299,7 @@ class Mirror:
         return Held(commits, doubtful, self._lost())
 
     def _lost(self) -> set[TopicPartition]:
-        """Return partitions that were lost without a release. Their offsets may wait."""
+        """Return partitions that were lost without a release."""
         oldest = self._clock.now() - RELEASED_KEPT
         with self._lock:
             self._noted = {
@@ -296,7 +310,7 @@ class Mirror:
             return {tp for tp, (partition, _) in self._noted.items() if partition.fate is Fate.DROP}
 
     def _tell(self, target: _Target) -> None:
-        """Say what is wrong, once, and when it is over."""
+        """Log a problem once, and its end."""
         problem, note, group = target.plan.problem, self._journal.note, target.group
         kind = problem.kind if problem is not None else None
         if kind is target.plan.told or (kind is Kind.COORDINATOR and target.plan.failures < PASSING):
@@ -326,7 +340,7 @@ class Mirror:
     # -- status ------------------------------------------------------------------------------------------------------
 
     def status(self) -> MirrorStatus | None:
-        """Return a snapshot; None: nothing is mirrored. Any thread."""
+        """Return a snapshot; None without a mirror. Any thread."""
         with self._lock:
             target = self._target
             if target is None:

@@ -1,6 +1,6 @@
 """Decides which offsets go to the Kafka group, and when. Pure.
 
-The newest offset of each partition goes, one request at a time. Times are of the channel's clock, in seconds.
+It sends the newest offset of each partition, one request at a time. Times are of the channel's clock, in seconds.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from inbound.topic_partition import TopicPartition
 
 
 class Kind(Enum):
-    """Why offsets were not taken."""
+    """Why Kafka did not accept offsets."""
 
     LIVE_GROUP = "live-group"  # the Kafka group has members: its offsets are theirs
     DENIED = "denied"  # an ACL
-    COORDINATOR = "coordinator"  # the group's coordinator is about to be elected, or loads
-    UNREACHABLE = "unreachable"  # no broker answers, or lets us in
-    NO_TOPIC = "no-topic"  # the topic or partition is not there any more
+    COORDINATOR = "coordinator"  # the group's coordinator is being elected, or loads
+    UNREACHABLE = "unreachable"  # no broker answers or accepts us
+    NO_TOPIC = "no-topic"  # the topic or partition does not exist any more
     OTHER = "other"
 
 
-#: Kafka's error codes; both clients say them. Other codes are OTHER, and UNREACHABLE where a client found it itself.
+#: Kafka's error codes, as both clients report them. Other codes are OTHER; a client's own, below 0, are UNREACHABLE.
 KINDS: Mapping[int, Kind] = {
     22: Kind.LIVE_GROUP,  # ILLEGAL_GENERATION
     23: Kind.LIVE_GROUP,  # INCONSISTENT_GROUP_PROTOCOL
@@ -47,36 +47,36 @@ KINDS: Mapping[int, Kind] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why one partition's offset was not taken."""
+class RefusedOffset:
+    """Why Kafka did not accept one partition's offset."""
 
     kind: Kind
     said: str
 
 
-#: The partitions whose offsets were not taken; those of the request that are not in it were.
-Answer = Mapping[TopicPartition, Refusal]
+#: The refused partitions of a request; Kafka accepted the others.
+Answer = Mapping[TopicPartition, RefusedOffset]
 
 
-#: Returns what came of a request; None while it is not answered. By the thread that sent it.
+#: Returns the answer to a request; None before it arrives. For the thread that sent it.
 Asked = Callable[[], Answer | None]
 
 
 class MirrorClient(Protocol):
-    """A client of the brokers for one Kafka group; for one thread."""
+    """A client for the offsets of one Kafka group. For one thread."""
 
     def send(self, offsets: Mapping[TopicPartition, int], wake: Callable[[], None]) -> Asked:
-        """Write offsets, and return at once. `wake` is called when the answer is there, in any thread."""
+        """Write offsets without waiting; the answer calls `wake`, on any thread."""
 
     def close(self) -> None:
-        """Close the connections; what has not been answered may never be."""
+        """Close the connections; open requests may never be answered."""
 
 
-#: Makes the client for a Kafka group. Raises BrokerUnavailableError: no broker answers, or lets us in. May wait for it.
+#: Makes the client for a Kafka group. Raises BrokerUnavailableError: no broker answers or accepts us. May wait for a broker.
 Connect = Callable[[str], MirrorClient]
 
 
-#: The kinds of failure, all there from 0 on.
+#: The kinds of failure, each counted from 0.
 FAILURES = tuple(kind.value for kind in Kind)
 
 
@@ -88,60 +88,58 @@ class MirrorStatus:
     state: str  # `mirroring`; `refused`: the group has members; `failing`
     problem: str | None = None  # why it is not mirroring
     waiting: int = 0  # partitions with an offset that Kafka does not have yet
-    offsets_total: int = 0  # that Kafka took
+    offsets_total: int = 0  # that Kafka accepted
     failures: dict[str, int] = field(default_factory=dict)  # requests that failed, in whole or in part, by kind
-    last_success_age: float | None = None  # seconds since Kafka took offsets last; None: it never did
+    last_success_age: float | None = None  # seconds since Kafka accepted offsets; None: never
 
 
-def refusal_of(code: int, said: str) -> Refusal:
-    """Return the refusal that a Kafka error code means. Below 0 it is a client's own."""
-    return Refusal(Kind.UNREACHABLE if code < 0 else KINDS.get(code, Kind.OTHER), said)
+def refusal_of(code: int, said: str) -> RefusedOffset:
+    """Return the refusal for an error code; clients have negative ones."""
+    return RefusedOffset(Kind.UNREACHABLE if code < 0 else KINDS.get(code, Kind.OTHER), said)
 
 
-#: Commits that land within so long go together. People and lag exporters look no more often.
+#: Commits that land within this time go together: people and lag exporters look no more often.
 EVERY = 1.0
-#: So many partitions go in one request: with the longest names 600 KB, of the 1 MiB that Kafka's own topic takes.
+#: The most partitions of a request: with the longest names 600 KB, of the 1 MiB that Kafka's own topic accepts.
 MOST = 1000
-#: How long an answer is waited for, and what is not held any more is still sent. Later its new owner has sent a newer one.
+#: The time limit for an answer; and for sending offsets of released partitions: after it the new owner has sent newer ones.
 ANSWER_WAIT, RELEASED_KEPT = 10.0, 10.0
-#: So long after the last claim, or the last failure, all is sent once more: until then a request of the owner before,
-#: or an earlier one of ours that was not answered, can still arrive and set an offset back.
+#: This time after the last claim or failure, all offsets are sent once more: until then a request of the previous owner, or an
+#: earlier unanswered one of ours, can still arrive and set an offset back.
 ONCE_MORE = RELEASED_KEPT + ANSWER_WAIT + 1.0
-#: All offsets are sent so often: Kafka forgets those that were not committed for `offsets.retention.minutes`, 7 days.
+#: The interval of sending all offsets: Kafka drops those without a commit for `offsets.retention.minutes`, 7 days.
 DAY = 86_400.0
-#: The wait after a failure; and, in seconds, after a live group was found.
+#: The backoff after a failure, and the wait after a live group.
 RETRY, LIVE_GROUP_AGAIN = Backoff(1.0, 60.0), 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The offsets that the channel holds now, as far as certain."""
+    """The committed offsets of the channel's partitions."""
 
     commits: Mapping[TopicPartition, int]
-    doubtful: Set[TopicPartition]  # held in a session that may have ended: maybe another has claimed them
-    #: Not held any more, and not released either: another has claimed them, or a reset has moved them.
+    doubtful: Set[TopicPartition]  # the session may have expired: another member may have claimed them
+    #: Lost without a release: another member has claimed them, or a reset has moved them.
     lost: Set[TopicPartition] = frozenset()
 
 
 def wait_after(kind: Kind, failures: int) -> float:
     """Return the seconds until the next try after `failures` in a row."""
-    if kind is Kind.LIVE_GROUP:
-        return LIVE_GROUP_AGAIN
-    return RETRY.delay(failures)
+    return LIVE_GROUP_AGAIN if kind is Kind.LIVE_GROUP else RETRY.delay(failures)
 
 
 class MirrorPlan:
-    """Holds what is to be sent. Not locked: its user holds the lock.
+    """Holds the offsets to send. Its user holds a lock.
 
-    Offsets go where they were noted last, down too: a reset sets a group back.
+    The last noted offset counts, even if it is lower: a reset sets a group back.
     """
 
     def __init__(self, now: float) -> None:
-        """Everything that is held is sent first."""
-        self._new: dict[TopicPartition, tuple[int, float]] = {}  # offset, and when it was noted
-        self._sent: dict[TopicPartition, tuple[int, float]] = {}  # in the request that is under way
-        self._forgotten: set[TopicPartition] = set()  # of these, what is not sent again
-        self._refused: set[TopicPartition] = set()  # while others were taken: they wait for `_refused_until`
+        """The first request has the offsets of all partitions."""
+        self._new: dict[TopicPartition, tuple[int, float]] = {}  # the offset, and the time of its note
+        self._sent: dict[TopicPartition, tuple[int, float]] = {}  # in the pending request
+        self._forgotten: set[TopicPartition] = set()  # those of it that are not sent again
+        self._refused: set[TopicPartition] = set()  # they wait for `_refused_until`; Kafka accepted others
         self._refused_until = 0.0
         self._not_before = now
         self._paced_until = now
@@ -149,23 +147,25 @@ class MirrorPlan:
         self._daily = now + DAY
         self.failures = 0  # in a row
         #: Why the last request failed, in whole or in part; None: it did not.
-        self.problem: Refusal | None = None
-        #: The part of it that was logged last.
-        self.told: Kind | None = None
+        self.problem: RefusedOffset | None = None
+        self.told: Kind | None = None  # the kind of the last logged problem
 
     @property
     def waiting(self) -> int:
-        """How many partitions have an offset that Kafka does not have yet."""
+        """The number of partitions whose offset Kafka does not have yet."""
         return len(self._new) + sum(tp not in self._new for tp in self._sent)
 
     def note(self, tp: TopicPartition, offset: int, now: float) -> bool:
-        """An offset landed in ZooKeeper, or was read there. Returns whether nothing was waiting before: look at `due`."""
+        """Note an offset; return whether it is the only new one.
+
+        If so, `due` may have changed.
+        """
         first = not self._new
         self._new[tp] = (offset, now)
         return first
 
     def forget(self, tp: TopicPartition) -> None:
-        """Another member may own the partition, and have sent a newer offset."""
+        """Drop a partition whose new owner may have sent a newer offset."""
         self._new.pop(tp, None)
         self._forgotten.add(tp)
 
@@ -174,10 +174,9 @@ class MirrorPlan:
         self._once_more = now + ONCE_MORE
 
     def due(self, *, hurry: bool = False) -> float:
-        """Return when to call `take`, if nothing is noted before. `hurry`: without collecting for a while."""
+        """Return when to call `take`; earlier if `hurry`, without collecting commits."""
         start = self._not_before if hurry else max(self._not_before, self._paced_until)
-        rounds = [self._daily, *([] if self._once_more is None else [self._once_more])]
-        times = [max(start, at) for at in rounds]
+        times = [max(start, at) for at in (self._daily, self._once_more) if at is not None]
         if any(tp not in self._refused for tp in self._new):
             times.append(start)
         elif self._new:
@@ -185,7 +184,7 @@ class MirrorPlan:
         return min(times)
 
     def take(self, held: Held, now: float) -> dict[TopicPartition, int]:
-        """Return the offsets of the request that is made now."""
+        """Return the offsets of the next request."""
         if now >= self._daily or (self._once_more is not None and now >= self._once_more):
             self._daily, self._once_more = now + DAY, None
             for tp, offset in held.commits.items():
@@ -202,23 +201,23 @@ class MirrorPlan:
                 self._forgotten.discard(tp)
                 del self._new[tp]
         if not (self._new or self._sent):
-            self.failures, self.problem = 0, None  # what was refused is others' by now
-        # Partitions in doubt are looked at again; those that did not fit go as soon as this is answered.
+            self.failures, self.problem = 0, None  # the refused partitions have other owners now
+        # Doubtful partitions are checked again; those that did not fit go as soon as this request is answered.
         full = len(self._sent) >= MOST
         self._paced_until = now if full else now + EVERY
         return {tp: offset for tp, (offset, _) in self._sent.items()}
 
-    def failed(self, refusal: Refusal, now: float) -> None:
-        """Note that the request under way has failed, or is given up."""
+    def failed(self, refusal: RefusedOffset, now: float) -> None:
+        """Note that the pending request has failed or timed out."""
         self.answered(dict.fromkeys(self._sent, refusal), now)
 
     def try_again(self, now: float) -> None:
-        """Do not wait for earlier problems: brokers are reached in another way."""
+        """Retry at once: the settings have changed."""
         self._not_before = min(self._not_before, now)
         self._refused.clear()
 
     def answered(self, answer: Answer, now: float) -> int:
-        """The request was answered. Returns how many offsets were taken."""
+        """Note the request's answer; return how many offsets Kafka accepted."""
         sent, self._sent = self._sent, {}
         refused = {tp: refusal for tp, refusal in answer.items() if tp in sent}
         taken = len(sent) - len(refused)

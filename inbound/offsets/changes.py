@@ -1,4 +1,4 @@
-"""Sets or deletes a stopped group's offsets of one topic, in one transaction.
+"""Sets or deletes a stopped group's offsets in one transaction per topic.
 
 No live member can overlap it. A child list cannot be checked in a transaction, but a node with children cannot be deleted.
 So the transaction deletes `ids` and `owners/<topic>` and creates them again: it is refused while any member is registered, or
@@ -7,8 +7,8 @@ any partition owned.
     1. no member is registered when we look;  2. a member registers;  3. our transaction is refused, nothing is done.
     1. our transaction is done;  2. a member registers and claims;  3. it reads the offset after its claim: the new one.
 
-Every epoch is moved on with its offset. So anything that a zombie has in flight (a process that is cut off, or was stopped by
-SIGSTOP, and still believes in its claim) is refused: commit, release and recovery check the epoch.
+The transaction increments every epoch with its offset. So the requests in flight of a zombie (a process that is cut off, or was
+stopped by SIGSTOP, and still believes in its claim) are refused: commit, release and recovery check the epoch.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Who stands in the epoch nodes as the one that claimed last.
+#: The last claimant in the epoch nodes.
 BY = "inbound offsets"
-#: What a claim's `on_reset`, and the ledger, name as what moved the group; in place of a reset's path.
+#: The cause of the move for a claim's `on_reset` and the ledger, in place of a reset's path.
 IMPORT = "inbound offsets import"
-#: How often a change is tried while others change the same nodes, or answers are lost.
+#: Attempts at a change while others change the same nodes, or answers are lost.
 ATTEMPTS = 5
-#: What an operation takes in a transaction besides its path and data, in bytes: less than this.
-_OP_BYTES = 40
+#: An upper bound of an operation's bytes in a transaction, without its path and data.
+OP_BYTES = 40
 _NAMED = 5
 
 
 class OffsetsError(InboundError):
-    """What was asked for of a group's offsets is refused: nothing was done."""
+    """A request about a group's offsets is refused; nothing was done."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Change:
 
 
 def outside(topic: str, offsets: Mapping[int, int], logs: Logs) -> list[str]:
-    """Return a line for each offset that is not in its partition's log. Pure."""
+    """Return a line for each offset outside its partition's log. Pure."""
     meta = logs.topics.get(topic)
     if meta is None:
         return [f"{topic}: the brokers have no such topic; create it, or correct its name"]
@@ -97,10 +97,10 @@ def outside(topic: str, offsets: Mapping[int, int], logs: Logs) -> list[str]:
 
 
 class TopicOffsets:
-    """One group's offsets of one topic, to be changed. Used by one coroutine at a time."""
+    """Changes one group's offsets of one topic. For one coroutine."""
 
     def __init__(self, zk: ZooKeeper, group: str, topic: str, *, topic_id: str | None = None) -> None:
-        """`topic_id` is that of the topic whose log the new offsets are about; None: as it stands in the nodes."""
+        """`topic_id` names the topic of the new offsets; None: see the nodes."""
         self._zk = zk
         self._group = group
         self._topic = topic
@@ -108,10 +108,10 @@ class TopicOffsets:
         self._paths = GroupPaths(group)
 
     async def plan(self, new: Mapping[int, int | None]) -> list[Change]:
-        """Return what `change` would do. Reads only.
+        """Return the changes that `change` would make. Reads only.
 
         Raises:
-            OffsetsError: it would be refused.
+            OffsetsError: `change` would be refused.
             TransientError: ZooKeeper does not answer.
         """
         gate = await self._zk.get(self._paths.gate(self._topic))
@@ -122,28 +122,29 @@ class TopicOffsets:
         ]
 
     async def change(self, new: Mapping[int, int | None], partitions: int) -> list[Change]:
-        """Give each partition the offset in `new`, None: as if nothing had ever been committed. All or nothing.
+        """Set the offsets in `new`, all or none; None deletes an offset.
 
-        What is missing of the nodes of the topic's first `partitions` is made before.
+        A partition without an offset is as if nothing had ever been committed. Missing nodes of the topic's first `partitions`
+        are created before.
 
         Raises:
             OffsetsError: a member is alive, a reset has closed the gate, or it does not fit in one transaction.
-            TransientError: ZooKeeper does not answer; whether it was done is not known. Doing it again is safe.
+            TransientError: ZooKeeper does not answer; the change may have happened. Another attempt is safe.
         """
         if not new:
             return []
-        tried: dict[str, list[Change]] = {}  # by the nonce in the epochs: those whose answer was lost
+        tried: dict[str, list[Change]] = {}  # attempts without an answer, by the nonce in the epochs
         for _ in range(ATTEMPTS):
             try:
                 if tried and (done := tried.get(await self._nonce(min(new)))) is not None:
                     return done
                 await self._refuse_if_alive(await self._zk.get(self._paths.gate(self._topic)))
-                # A new one each time: it remembers the nodes that it created, and another process may have deleted them.
+                # A new one each time: it remembers its created nodes, and another process may have deleted them.
                 await Ownership(self._zk, self._group, BY).ensure(self._topic, max(partitions, max(new) + 1))
                 nonce = os.urandom(8).hex()
                 changes, ops = await self._operations(new, nonce)
                 self._refuse_if_too_large(ops, len(changes))
-                # If it comes late after all, the one after it has moved the epochs by then, or finds that it has come.
+                # If the transaction arrives late, a later attempt has incremented the epochs before, or finds its nonce.
                 tried[nonce] = changes
                 await self._zk.transaction(ops)
             except RefusedError as refused:
@@ -172,7 +173,7 @@ class TopicOffsets:
             Create(paths.ids, ids.data if ids is not None else b""),
             Delete(paths.owners(topic)),
             Create(paths.owners(topic), owners.data if owners is not None else b""),
-            # A node that has gone since it was made has no version 0 to be found in: refused, and looked at again.
+            # A node that was deleted since has no version 0 either: the transaction is refused, and we look again.
             Check(paths.gate(topic), gate.stat.version if gate is not None else 0),
         ]
         for p, epoch, offset in zip(numbers, epochs, offsets, strict=True):
@@ -192,14 +193,14 @@ class TopicOffsets:
         return changes, ops
 
     def _moved(self, before: EpochInfo, nonce: str, old: int | None, new: int | None) -> EpochInfo:
-        """Return the epoch node's new content: ours, with the old topic ids, and a note of the move."""
+        """Return the epoch node's new content, with a note of the move."""
         before = before.before_a_move(self._topic_id, old)
         note = before.noted() if old == new else None
         if new is not None and new != old:
-            # The next owner tells processor and ledger that the group was moved.
+            # The next owner reports the move to processor and ledger.
             note = before.moved(IMPORT, old, new)
-        # The offsets are about the topic as the brokers have it now. Were an older one's id left, the first claim would
-        # take the topic for recreated since, and begin at 0.
+        # The offsets are about the brokers' current topic. With an older topic's id, the first claim would take the topic for
+        # recreated since, and begin at 0.
         notes = replace(before, reset=note, claimed=before.was_claimed, leader_epoch=None)
         return replace(notes, consumer=BY, session=0, nonce=nonce).of_topic(self._topic_id)
 
@@ -231,7 +232,7 @@ class TopicOffsets:
             )
 
     def _refuse_if_too_large(self, ops: Sequence[Op], partitions: int) -> None:
-        size = sum(_OP_BYTES + len(op.path.encode()) + len(getattr(op, "data", b"")) for op in ops)
+        size = sum(OP_BYTES + len(op.path.encode()) + len(getattr(op, "data", b"")) for op in ops)
         if size > MAX_TRANSACTION_BYTES:
             raise OffsetsError(
                 f"{self._group}: {self._topic}: {partitions:,} partitions are {size // 1024:,} KiB in one transaction, more than "

@@ -1,4 +1,7 @@
-"""Offsets as CSV, as kafka-consumer-groups writes and reads them: no header, the group first where there are several."""
+"""Reads and writes offsets in the CSV of kafka-consumer-groups.
+
+It has no header, and the group first if there are several.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,16 @@ from typing import NamedTuple
 from inbound.coordinators.paths import path_part
 from inbound.errors import ConfigError
 from inbound.offsets.model import Row
+from inbound.topic_partition import MOST_OFFSET
 
-#: Longer names are always quoted: Kafka's tool does not check which characters they have.
+#: Longer names are always quoted: Kafka's tool does not check their characters.
 _LONGEST_PLAIN = 24
 _ODD = re.compile(r'[,"\x00-\x20]')
 _FORMAT = "need topic,partition,offset, or with several groups group,topic,partition,offset"
-#: Kafka's offsets are numbers of 64 bits.
-_LARGEST = 2**63 - 1
 
 
 class WantedOffset(NamedTuple):
-    """One line: the offset that a partition is to have. `line` is where it stands in the file."""
+    """One line: the wanted offset of a partition, and the line's number."""
 
     group: str
     topic: str
@@ -29,12 +31,12 @@ class WantedOffset(NamedTuple):
     line: int = 0
 
 
-#: So many lines are named that cannot be used.
+#: The most unusable lines in a message.
 MOST_PROBLEMS = 20
 
 
 def csv_text(rows: Iterable[Row], *, groups: bool) -> str:
-    """Return a line for each partition that has an offset; with `groups` each begins with its group."""
+    """Return a line per offset, which begins with its group if `groups`."""
     lines = (
         ([row.group, row.topic] if groups else [row.topic], row.partition, row.committed)
         for row in rows
@@ -44,12 +46,12 @@ def csv_text(rows: Iterable[Row], *, groups: bool) -> str:
 
 
 def read_csv(text: str, name: str, group: str | None = None, default: str | None = None) -> list[WantedOffset]:
-    """Return what the lines of a file say.
+    """Return the offsets in a CSV text.
 
-    `group` is the only one that they may be about; without it, `default` is whose a line is that names none.
+    Lines may only be about `group`; without it, a line that names no group is about `default`.
 
     Raises:
-        ConfigError: lines that cannot be used, each with file and line.
+        ConfigError: lines are unusable; the message has the file and number of each.
     """
     found: list[WantedOffset] = []
     problems: list[str] = []
@@ -60,7 +62,7 @@ def read_csv(text: str, name: str, group: str | None = None, default: str | None
             cells = next(reader, None)
         except csv.Error as error:
             problems.append(f"{name}:{reader.line_num}: {error}; {_FORMAT}")
-            break  # where the next line begins is not known
+            break  # the start of the next line is unknown
         if cells is None:
             break
         if not any(cell.strip() for cell in cells):
@@ -98,7 +100,7 @@ def _wanted(cells: list[str], group: str | None, default: str | None, line: int)
     topic, partition, offset = cells[-3:]
     return WantedOffset(
         path_part(named, "group"), path_part(topic, "topic"),
-        _number(partition, "partition", 2**31 - 1), _number(offset, "offset", _LARGEST), line,
+        _number(partition, "partition", 2**31 - 1), _number(offset, "offset", MOST_OFFSET), line,
     )  # fmt: skip
 
 

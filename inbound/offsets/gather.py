@@ -1,4 +1,4 @@
-"""Puts a group's offsets together, from configuration, ZooKeeper and brokers."""
+"""Combines a group's offsets from configuration, ZooKeeper and brokers."""
 
 from __future__ import annotations
 
@@ -20,29 +20,27 @@ from inbound.offsets.nodes import group_names, read_group
 from inbound.runtime.patterns import chooser
 from inbound.topic_partition import TopicPartition
 
-#: How long all partitions' leaders may take together, in seconds.
-ANSWER_SECONDS = 10.0
-#: How often to ask the client for answers that have come, in seconds.
-_AGAIN = 0.03
+#: The time limit for all leaders together, and the interval of looks for their answers. Seconds.
+ANSWER_SECONDS, _AGAIN = 10.0, 0.03
 
 
 @dataclass(frozen=True)
 class Way:
-    """How a group reads: which client, and whether what is in open transactions counts as the log's."""
+    """How a group reads: its client and isolation level."""
 
     client: str = "kafka-python"
     isolation: str = "read_committed"
 
     @classmethod
     def of(cls, channel: ChannelConfig) -> Way:
-        """Return a channel's."""
+        """Return a channel's way."""
         return cls(channel.reader.client, channel.isolation)
 
     def connect(self, properties: Mapping[str, Any]) -> LogClient:
-        """Return a client, with the settings that let channels in.
+        """Return a client with the settings of channels.
 
         Raises:
-            BrokerUnavailableError: no broker answers, or none lets us in.
+            BrokerUnavailableError: no broker answers or accepts us.
         """
         reader = ReaderConfig.model_validate({"client": self.client})
         return connector(reader, properties, client_id="inbound-offsets", isolation=self.isolation)()
@@ -51,7 +49,7 @@ class Way:
 def ask_logs(
     connect: Callable[[], LogClient], topics: Collection[str], clock: Clock, seconds: float = ANSWER_SECONDS
 ) -> Logs:
-    """Return the brokers' answers about `topics` within `seconds`. Never raises for brokers."""
+    """Return the brokers' answers about topics; an error becomes `Logs.problem`."""
     try:
         with closing(connect()) as client:
             return ask_with(client, topics, clock, seconds)
@@ -60,7 +58,7 @@ def ask_logs(
 
 
 def ask_with(client: LogClient, topics: Collection[str], clock: Clock, seconds: float = ANSWER_SECONDS) -> Logs:
-    """Do it with a client that is there. Only one thread at a time."""
+    """Do as `ask_logs`, with a connected client. For one thread."""
     known: Mapping[str, TopicMeta] = {}
     ranges: dict[TopicPartition, LogRange] = {}
     deadline = clock.now() + seconds
@@ -81,7 +79,7 @@ def ask_with(client: LogClient, topics: Collection[str], clock: Clock, seconds: 
 
 
 def together(answers: Sequence[Logs]) -> Logs:
-    """Return the answers to several questions as one. Where two speak of one partition the later counts."""
+    """Merge several answers; of one partition the last one counts."""
     problems = [answer.problem for answer in answers if answer.problem is not None]
     return Logs(
         topics={name: meta for answer in answers for name, meta in answer.topics.items()},
@@ -96,26 +94,26 @@ def _unanswered(missing: Sequence[TopicPartition], seconds: float) -> str:
     return f"Kafka: no leader has answered for {first}{more} within {seconds:g} s; see that its brokers run"
 
 
-#: Returns a client that asks the brokers in this way. May raise BrokerUnavailableError.
+#: Returns a client of this way. May raise BrokerUnavailableError.
 Connect = Callable[[Way], LogClient]
 
 
 @dataclass
 class Reads:
-    """What a configuration says of a group: who reads what, and where that begins."""
+    """A group's channels, topics and first offsets in a configuration."""
 
     way: Way = field(default_factory=Way)
     channels: dict[str, str] = field(default_factory=dict)  # topic: the first channel that reads it
-    begins: dict[str, First] = field(default_factory=dict)  # topic: where
-    patterns: list[tuple[str, str, First]] = field(default_factory=list)  # pattern, channel, where
+    begins: dict[str, First] = field(default_factory=dict)  # topic: its first offset
+    patterns: list[tuple[str, str, First]] = field(default_factory=list)  # pattern, channel, first offset
 
     def channel(self, topic: str) -> str:
-        """Return the channel that reads a topic; empty: none of this configuration."""
+        """Return the channel that reads a topic; empty if there is none."""
         found = (name for pattern, name, _ in self.patterns if chooser((), pattern)(topic))
         return self.channels.get(topic) or next(found, "")
 
     def first(self, topics: Collection[str]) -> dict[str, First]:
-        """Return where the group begins, by topic: those that are named, and those of `topics` that a pattern matches."""
+        """Return the first offsets of named topics, and of matching `topics`."""
         matched = {
             topic: first
             for pattern, _, first in reversed(self.patterns)
@@ -126,7 +124,7 @@ class Reads:
 
 
 def reads_of(channels: Mapping[str, ChannelConfig]) -> dict[str, Reads]:
-    """Return what the channels of a configuration say, by group."""
+    """Return the groups of a configuration's channels, by name."""
     found: dict[str, Reads] = {}
     for name, channel in channels.items():
         reads = found.setdefault(channel.group, Reads(Way.of(channel)))
@@ -141,7 +139,7 @@ def reads_of(channels: Mapping[str, ChannelConfig]) -> dict[str, Reads]:
 async def read_groups(
     zk: ZooKeeper, groups: Iterable[str] | None, reads: Mapping[str, Reads], selection: PartitionSelection = ALL
 ) -> list[GroupSnapshot]:
-    """Return what ZooKeeper has of `groups`; None: of all there are, and of those in `reads`.
+    """Read groups from ZooKeeper; None: all, and those in `reads`.
 
     Raises:
         OffsetsError: neither ZooKeeper nor `reads` knows one of `groups`.
@@ -159,7 +157,7 @@ async def read_groups(
 
 
 def topics_of(nodes: GroupSnapshot, reads: Reads, selection: PartitionSelection = ALL) -> set[str]:
-    """Return the topics that there is something to say of."""
+    """Return the topics that nodes or the configuration name."""
     return {topic for topic in {*nodes.topics, *reads.begins} if selection.has(topic)}
 
 
@@ -171,7 +169,7 @@ def ask_for(
     selection: PartitionSelection = ALL,
     seconds: float = ANSWER_SECONDS,
 ) -> dict[Way, Logs]:
-    """Ask the brokers for the topics of `groups`, once in each way that they are read in. Blocks."""
+    """Ask the brokers for the topics of groups, once per way. Blocks."""
     wanted: dict[Way, set[str]] = {}
     for nodes in groups:
         own = reads.get(nodes.group, Reads())
@@ -191,7 +189,7 @@ def rows_for(
 
 
 def problems_of(logs: Mapping[Way, Logs], rows: Iterable[Row]) -> list[str]:
-    """Return what is not known and why, a line for each."""
+    """Return a line for each unknown value, with its reason."""
     unreadable = [note for row in rows if row.broken for note in row.notes if note.startswith("offset unreadable")]
     problem = together(list(logs.values())).problem
     return [*([problem] if problem is not None else []), *unreadable]

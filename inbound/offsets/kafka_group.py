@@ -1,4 +1,4 @@
-"""A consumer group as Kafka keeps it: its offsets and its state. Blocks, within a time."""
+"""Reads a consumer group's offsets and state from Kafka. Blocks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from inbound.topic_partition import TopicPartition
 
 T = TypeVar("T")
 
-#: How long the brokers may take together: a coordinator that was just elected, or never asked yet, needs some seconds.
-ANSWER_SECONDS = 15.0
-_AGAIN = 0.3
-#: In these states a group has no members.
+#: The time limit for all answers, and the retry interval. Seconds. A new coordinator needs some seconds for its first answer.
+ANSWER_SECONDS, _AGAIN = 15.0, 0.3
+#: The states of groups without members.
 _STOPPED = {"empty", "dead"}
-#: Properties that say where the brokers are, and how they let us in; the others are a reader's.
+#: Properties of servers and credentials; the others are a reader's.
 _ENTRY = ("secret", "bootstrap.servers", "security.", "sasl.", "ssl.", "client.dns.lookup", "request.timeout.ms")
 _NAMED = 10
 
@@ -33,7 +32,7 @@ class KafkaGroup:
     """A group that keeps its offsets in Kafka."""
 
     group: str
-    state: str  # as the broker calls it
+    state: str  # in the broker's words
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def refuse_if_alive(self) -> None:
@@ -48,14 +47,14 @@ class KafkaGroup:
 def read_kafka_group(
     properties: Mapping[str, Any], group: str, clock: Clock, seconds: float = ANSWER_SECONDS
 ) -> KafkaGroup:
-    """Return what Kafka has of a group. `properties` are the configuration's, for whichever client.
+    """Read a group from Kafka, with the configuration's properties for any client.
 
-    A consumer that assigns its partitions itself, and only commits under the group's name, is no member: Kafka does not
-    tell whether it runs.
+    A consumer that assigns its partitions itself, and only commits under the group's name, is no member: Kafka does not know
+    whether it runs.
 
     Raises:
-        OffsetsError: there is no such group, or it has no offsets.
-        BrokerUnavailableError: the brokers do not answer, or do not let us in.
+        OffsetsError: the group does not exist, or has no offsets.
+        BrokerUnavailableError: the brokers do not answer, or refuse us.
         ConfigError: kafka-python does not take one of the properties.
     """
     settings = client_settings({name: value for name, value in properties.items() if name.startswith(_ENTRY)})
@@ -67,7 +66,7 @@ def read_kafka_group(
             if group not in states:
                 raise OffsetsError(f"Kafka at {where} has no group {group!r}; it has: {_named(sorted(states))}")
             found = _ask(lambda: admin.list_group_offsets({group: None}), clock, deadline)[group]
-            # Asked for again: one that came between has members now.
+            # Once more: a member may have joined in between.
             state = _ask(lambda: _states(admin), clock, deadline).get(group, states[group])
         except kafka.errors.BrokerResponseError as error:
             if error.retriable:
@@ -82,7 +81,7 @@ def read_kafka_group(
 
 
 def _ask(question: Callable[[], T], clock: Clock, deadline: float) -> T:
-    """Ask until there is an answer: a coordinator may just be elected, or its offsets be loaded."""
+    """Ask until a coordinator answers, which may be elected or loading."""
     while True:
         try:
             return question()
@@ -93,12 +92,10 @@ def _ask(question: Callable[[], T], clock: Clock, deadline: float) -> T:
 
 
 def _states(admin: Any) -> dict[str, str]:
-    """Return the state of every group; all brokers are asked, for each knows those that it coordinates."""
+    """Return every group's state, from all brokers: each knows its own groups."""
     return {str(one["group_id"]): str(one.get("group_state") or "Unknown") for one in admin.list_groups()}
 
 
 def _named(names: list[str]) -> str:
-    if not names:
-        return "none"
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    return (", ".join(names[:_NAMED]) + more) or "none"

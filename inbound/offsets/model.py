@@ -1,4 +1,4 @@
-"""A group's offsets: what ZooKeeper has, what the brokers say, and the rows of both. Pure."""
+"""Builds rows of a group's offsets from ZooKeeper's nodes and logs. Pure."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from typing import Any, Literal
 from inbound.kafka.base import LogRange, TopicMeta
 from inbound.topic_partition import TopicPartition
 
-#: Of the JSON that `inbound offsets show --json` prints.
+#: The format of the JSON of `inbound offsets show --json`.
 FORMAT = 1
-#: Where a group begins to read a partition that it has no offset of.
+#: The first offset of a group in a partition without a committed one.
 First = Literal["earliest", "latest"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionNodes:
-    """What ZooKeeper has of one partition. Times are seconds since 1970, None where they are not known."""
+    """One partition's nodes in ZooKeeper."""
 
     committed: int | None = None
-    committed_at: float | None = None
+    committed_at: float | None = None  # seconds since 1970; None: unknown
     problem: str | None = None  # why the offset cannot be read
     epoch: int | None = None  # the node's version: the fencing token; None: there is no node
-    claimed_by: str | None = None  # who claimed it last
+    claimed_by: str | None = None  # the last claimant
     owner: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopicNodes:
-    """What ZooKeeper has of one topic of a group."""
+    """One topic's nodes of a group in ZooKeeper."""
 
     gate: str | None = None  # the path of the reset that closed it; None: it is open
-    #: Partitions from this number on were added after the group had begun: they begin at their smallest offset.
+    #: Partitions from this number on were added after the group's start: they begin at their smallest offset.
     known_from_start: int = 1 << 31
     partitions: Mapping[int, PartitionNodes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupSnapshot:
-    """What ZooKeeper has of one group."""
+    """One group's nodes in ZooKeeper."""
 
     group: str
     exists: bool = True
@@ -49,26 +49,26 @@ class GroupSnapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class Logs:
-    """What the brokers say. Partitions whose leader has not answered are not in `ranges`."""
+    """The brokers' answers; `ranges` lacks partitions whose leader has not answered."""
 
     topics: Mapping[str, TopicMeta] = field(default_factory=dict)
     ranges: Mapping[TopicPartition, LogRange] = field(default_factory=dict)
-    problem: str | None = None  # why something, or everything, is not known
+    problem: str | None = None  # why some or all values are unknown
 
     @property
     def silent(self) -> bool:
-        """Whether not even the topics are known."""
+        """Whether even the topics are unknown."""
         return self.problem is not None and not self.topics
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionSelection:
-    """Which topics of a group are meant, and which partitions of each. None: all."""
+    """The selected topics of a group, and their partitions. None: all."""
 
     topics: Mapping[str, frozenset[int] | None] | None = None
 
     def has(self, topic: str, partition: int | None = None) -> bool:
-        """Whether a topic, or a partition of it, is meant."""
+        """Whether a topic, or a partition of it, is selected."""
         if self.topics is None:
             return True
         if topic not in self.topics:
@@ -91,16 +91,16 @@ class Row:
     committed_at: float | None
     start: int | None  # of the log; None: not known
     end: int | None
-    #: Records in the log that are not committed: from where the group would begin, where it has no offset.
+    #: Uncommitted records in the log; without an offset, from where the group would begin.
     lag: int | None
     owner: str | None
     epoch: int | None
     gate: str | None
-    notes: tuple[str, ...] = ()  # what is out of the ordinary, for people
+    notes: tuple[str, ...] = ()  # unusual conditions, for people
     broken: bool = False  # the offset's node cannot be read
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON takes it."""
+        """Return the row as a JSON object."""
         return {
             "partition": self.partition,
             "committed": self.committed,
@@ -116,16 +116,16 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Total:
-    """A topic's, or a group's, partitions together."""
+    """The sums over a topic's or group's partitions."""
 
     partitions: int
     uncommitted: int  # without an offset
     unowned: int
-    lag: int | None  # None: that of some partition is not known
+    lag: int | None  # None: a partition's lag is unknown
 
     @classmethod
     def of(cls, rows: Collection[Row]) -> Total:
-        """Return what `rows` come to."""
+        """Return the sums over `rows`."""
         lags = [row.lag for row in rows if row.lag is not None]
         return cls(
             partitions=len(rows),
@@ -141,10 +141,9 @@ def rows_of(
     begins: Mapping[str, First],
     selection: PartitionSelection = ALL,
 ) -> list[Row]:
-    """Return a row for each partition that ZooKeeper or the brokers know of the group's topics, sorted.
+    """Return a row per partition that ZooKeeper or the brokers know, sorted.
 
-    `begins` says where the group begins, for topics that a configuration reads; they are shown also where the group has no
-    nodes yet.
+    `begins` has the first offsets of topics that a configuration reads; they are shown even without nodes.
     """
     rows = []
     for topic in sorted(filter(selection.has, {*nodes.topics, *begins})):
@@ -206,7 +205,7 @@ def _uncommitted(first: First | None, limits: LogRange | None, *, added_later: b
 def as_json(
     groups: Sequence[tuple[GroupSnapshot, Sequence[Row]]], *, at: float, problems: Iterable[str]
 ) -> dict[str, Any]:
-    """Return everything as JSON takes it. `at` is the Unix time of the look.
+    """Return all groups as a JSON object; `at` is the Unix time.
 
     `{format, at, problems: [text], groups: [{group, members: [id], total, topics: [{topic, gate, total, partitions:
     [...]}]}]}`; `gate` is `open` or the path of the reset that closed it. A total has partitions, uncommitted, unowned

@@ -1,4 +1,4 @@
-"""Reads groups and their offsets from ZooKeeper. The next moment may make the result old."""
+"""Reads groups and their offsets from ZooKeeper, which may change at once."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from inbound.offsets.model import ALL, GroupSnapshot, PartitionNodes, PartitionS
 
 T = TypeVar("T")
 
-#: How long to wait for a connection that broke, in seconds, and how often to look for it in that time.
+#: The time limit for a new connection, in seconds, and the number of looks for it.
 RECONNECT_SECONDS, RECONNECT_LOOKS = 4.0, 20
 
 
 async def group_names(zk: ZooKeeper) -> list[str]:
-    """Return all groups of which ZooKeeper has offsets or members, sorted.
+    """Return all groups with offsets or members in ZooKeeper, sorted.
 
     Raises:
         TransientError: ZooKeeper does not answer.
@@ -30,7 +30,7 @@ async def group_names(zk: ZooKeeper) -> list[str]:
 
 
 async def read_group(zk: ZooKeeper, group: str, selection: PartitionSelection = ALL) -> GroupSnapshot:
-    """Return what ZooKeeper has of a group, of the selected topics and partitions.
+    """Read the selected topics and partitions of a group.
 
     Raises:
         TransientError: ZooKeeper does not answer.
@@ -46,12 +46,12 @@ async def read_group(zk: ZooKeeper, group: str, selection: PartitionSelection = 
 
 
 async def many(calls: Sequence[Call[T]]) -> list[T]:
-    """Await all of `calls`, which are on their way already."""
+    """Await all of `calls`, which are in flight."""
     return [await call for call in calls]
 
 
 async def reconnected(zk: ZooKeeper) -> None:
-    """Await a connection, for some seconds. Returns also if there is none by then: the next call fails."""
+    """Await a connection for some seconds; without one the next call fails."""
     for _ in range(RECONNECT_LOOKS):
         if zk.connection is not None:
             return
@@ -99,7 +99,7 @@ def _partition(
         claim = decode_epoch(paths.epoch(topic, number), epoch.data) if epoch is not None else None
         claimed_by = claim.consumer if claim is not None else None
     except BadNodeError:
-        pass  # who claims next overwrites it; the version is what counts
+        pass  # the next claim overwrites it; only the version counts
     return PartitionNodes(
         committed=committed,
         committed_at=(offset.stat.mtime or None) if offset is not None and committed is not None else None,

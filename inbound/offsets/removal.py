@@ -1,9 +1,9 @@
-"""Deletes a group: every node of it, once no process can return to it with an old claim.
+"""Deletes all nodes of a group, when no old claim can return.
 
-Epoch nodes may go only with the group. A recreated one counts from 0 again, and a process that was cut off all
-the while, with a claim under the same number, would be accepted (design, rule 1). Against that: no member, no owner, and
-nothing that changes for as long as a session lives. A process that is silent for so long has no session any more, and
-its claim's nonce shows it that it does not own its partitions.
+Epoch nodes are deleted only with the group. A recreated one counts from 0 again, and a process that was cut off before, with a
+claim under the same number, would be accepted (design, rule 1). Therefore a group must have no member, no owner, and no change for
+the length of a session. A process that is silent for so long has lost its session, and its claim's nonce shows it that it does not
+own its partitions.
 """
 
 from __future__ import annotations
@@ -28,19 +28,17 @@ from inbound.coordinators.zookeeper import (
     unavailable,
 )
 from inbound.errors import InboundError, TransientError, ZkUnavailableError
-from inbound.offsets.changes import ATTEMPTS, OffsetsError, alive
+from inbound.offsets.changes import ATTEMPTS, OP_BYTES, OffsetsError, alive
 from inbound.offsets.nodes import many, reconnected
 
 log = logging.getLogger(__name__)
 
-#: What an operation takes in a transaction besides its path, in bytes: less than this.
-_OP_BYTES = 40
 _NONE = Stat(-1, 0, 0, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """All nodes of a group as they were found."""
+    """A snapshot of all nodes of a group."""
 
     group: str
     nodes: Mapping[str, Stat] = field(default_factory=dict)
@@ -50,7 +48,7 @@ class Look:
     session: float = 0.0  # seconds: the timeout of a session here, as negotiated
 
     def refuse(self) -> None:
-        """Raise OffsetsError if the group may not be deleted as it is."""
+        """Raise OffsetsError if the group is in use."""
         if self.members:
             raise alive(self.group, self.members)
         if self.owned:
@@ -64,21 +62,24 @@ class Look:
             )
 
     def stirred_since(self, before: Look) -> str | None:
-        """Return the path of a node that has come, or was written, since `before`; None: there is none."""
+        """Return a node that was created or written since `before`, if any."""
         return next((p for p, stat in sorted(self.nodes.items()) if before.nodes.get(p, _NONE)[:4] != stat[:4]), None)
 
     def changed_since(self, before: Look) -> str | None:
-        """Return the path of a node that has come, gone or was written since `before`; None: silence."""
+        """Return a node that was created, written or deleted since `before`."""
         gone = sorted(before.nodes.keys() - self.nodes.keys())
         return gone[0] if gone else self.stirred_since(before)
 
 
 class DisturbedError(InboundError):
-    """A group that is being deleted is in use; the message says how much of it was deleted by then."""
+    """A group that is being deleted is in use.
+
+    The message says how much of it was deleted.
+    """
 
 
 async def look(zk: ZooKeeper, group: str) -> Look:
-    """Return all nodes of a group; none if there is no such group.
+    """Return all nodes of a group; none if it does not exist.
 
     Raises:
         TransientError: ZooKeeper does not answer.
@@ -114,15 +115,15 @@ async def look(zk: ZooKeeper, group: str) -> Look:
 
 
 async def delete_group(zk: ZooKeeper, before: Look) -> int:
-    """Delete the group's nodes if none has come or been written since `before`. Returns how many there were.
+    """Delete an unchanged group's nodes, and return their number.
 
-    Large groups take several transactions, each of which fails if a member registers; the offsets
-    that are left then are whole partitions', and deleting again goes on.
+    No node may have changed since `before`. Large groups take several transactions, each of which fails if a member registers;
+    the remaining offsets then belong to whole partitions, and another attempt goes on.
 
     Raises:
-        DisturbedError: something has changed, or a member came; the message says what is deleted by then.
+        DisturbedError: a node has changed, or a member has registered; the message says how much is deleted.
         OffsetsError: the group is in use.
-        TransientError: ZooKeeper does not answer; deleting again is safe.
+        TransientError: ZooKeeper does not answer; another attempt is safe.
     """
     deleted = 0
     for _ in range(ATTEMPTS):
@@ -138,7 +139,7 @@ async def delete_group(zk: ZooKeeper, before: Look) -> int:
                     return deleted
                 await zk.transaction(_next(now))
         except RefusedError as refused:
-            log.debug("%s; looking again", refused)  # what has changed says why
+            log.debug("%s; looking again", refused)  # the next look finds the change
         except TransientError as error:
             log.debug("%s; looking again", error)
             await reconnected(zk)
@@ -152,13 +153,13 @@ async def delete_group(zk: ZooKeeper, before: Look) -> int:
 
 
 def _next(now: Look) -> list[Op]:
-    """Return what deletes as much as one transaction takes, children first, as long as no member registers."""
+    """Return a full transaction's deletes, children first, while no member registers."""
     ids = GroupPaths(now.group).ids
-    # A node with children cannot be deleted, and one that is there not be created: either way no member is there.
+    # A node with children cannot be deleted, and an existing one not be created: either way there is no member.
     ops: list[Op] = [Delete(ids)] if ids in now.nodes else [Create(ids), Delete(ids)]
     room = MAX_TRANSACTION_BYTES
     for path in sorted(now.nodes, key=lambda path: (-path.count("/"), path)):
-        room -= _OP_BYTES + len(path.encode())
+        room -= OP_BYTES + len(path.encode())
         if room < 0:
             break
         if path != ids:
@@ -167,7 +168,7 @@ def _next(now: Look) -> list[Op]:
 
 
 def disturbed(before: Look, path: str, deleted: int = 0) -> DisturbedError:
-    """Return the error for a group that was to be silent, and in which `path` has changed."""
+    """Return the error for a group whose node `path` has changed."""
     done = f"{deleted:,} of {len(before.nodes):,} nodes are deleted" if deleted else "nothing was deleted"
     return DisturbedError(
         f"{before.group}: {path} has changed while the group was to be silent: it is in use; {done}. Stop its members, "

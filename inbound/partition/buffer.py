@@ -18,14 +18,14 @@ class Chunk(NamedTuple):
     records: Sequence[Record]
     next_offset: int  # where to read on: can lie beyond the last record + 1
     size: int  # decoded bytes of all records together
-    start: int = 0  # the first of them that is left: cutting them off would touch all that are
+    start: int = 0  # index of the first record that is left: a slice would copy all others
 
     def __len__(self) -> int:
         return len(self.records) - self.start
 
 
 class Cut(NamedTuple):
-    """A batch-to-be."""
+    """The records of the next batch."""
 
     records: Sequence[Record]
     next_offset: int
@@ -33,21 +33,21 @@ class Cut(NamedTuple):
 
 
 class RecordBuffer:
-    """Filled by who polls, emptied by whichever worker has the partition."""
+    """Records read ahead: the polling thread adds, the partition's worker takes."""
 
     def __init__(self) -> None:
         self._chunks: deque[Chunk] = deque()
         self._lock = threading.Lock()
         self.size = 0  # bytes
-        self.records = 0  # how many
-        #: Counts the jumps of the position. Records read for an earlier one are refused, whenever they arrive.
+        self.records = 0
+        #: Counts the jumps of the position. Records read for an earlier position are refused.
         self.generation = 0
 
     def __bool__(self) -> bool:
         return bool(self._chunks)
 
     def add(self, chunk: Chunk, generation: int) -> bool:
-        """Append records that follow the last chunk. False if the position has jumped since."""
+        """Append records after the last chunk. False: the position has jumped since."""
         with self._lock:
             if generation != self.generation:
                 return False
@@ -57,7 +57,7 @@ class RecordBuffer:
             return True
 
     def put_back(self, chunk: Chunk) -> None:
-        """Prepend records that are to be redelivered."""
+        """Prepend records for redelivery."""
         with self._lock:
             self._chunks.appendleft(chunk)
             self.size += chunk.size
@@ -71,7 +71,7 @@ class RecordBuffer:
             self.generation += 1
 
     def cut(self, max_records: int, max_bytes: int) -> Cut | None:
-        """Take the next batch, of at most `max_records` and `max_bytes`. None if there is nothing.
+        """Take the next batch within both limits. None: the buffer is empty.
 
         One record that alone is larger than `max_bytes` is delivered alone.
         """
@@ -80,11 +80,11 @@ class RecordBuffer:
                 return None
             first = self._chunks[0]
             if len(self._chunks) == 1 and not first.start and first.size <= max_bytes and self.records <= max_records:
-                self._chunks.popleft()  # mostly: what one fetch brought is one batch
+                self._chunks.popleft()  # the common case: one fetch is one batch
                 self.size = self.records = 0
                 return Cut(first.records, first.next_offset, first.size)
             records: Sequence[Record] = []
-            copy: list[Record] | None = None  # the common case is one fetch, one batch, and nothing copied
+            copy: list[Record] | None = None  # made only for records of several chunks
             size = next_offset = 0
             while self._chunks and len(records) < max_records and (size < max_bytes or not records):
                 chunk = self._chunks[0]
@@ -117,9 +117,10 @@ class RecordBuffer:
 
 
 def _fitting(chunk: Chunk, max_records: int, max_bytes: int, first: bool) -> tuple[int, int]:
-    """Return how many of a chunk's records fit, and their bytes. At least one where `first`.
+    """Return how many of a chunk's records fit, and their bytes.
 
-    Where all of them would fit the bytes of a part are taken for its share: looking at a record has its cost.
+    At least one where `first`. Where all would fit in bytes, a part's bytes are its share: to measure each record takes
+    time.
     """
     if chunk.size <= max_bytes:
         count = min(len(chunk), max_records)

@@ -1,6 +1,6 @@
 """Decisions, partition by partition: bounded, in memory, with one log line each.
 
-Nothing is noted for a batch in the ordinary course: counters tell of those.
+An ordinary batch leaves no event: counters cover those.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
-#: How many events are kept of each partition, and of the channel itself.
+#: Events kept for each partition, and for the channel itself.
 PER_PARTITION, OF_CHANNEL = 64, 256
-#: How many events are kept in all (about 400 bytes each): beyond it partitions that had none for longest are forgotten.
+#: Events kept in all (about 400 bytes each): beyond it the partitions with the oldest last events are forgotten.
 IN_ALL = 20_000
 
 
@@ -26,15 +26,15 @@ IN_ALL = 20_000
 class Happened:
     """One decision, or the same one several times in a row."""
 
-    at: float  # seconds since 1970; of the first, where it came again
-    kind: str  # such as `claimed`, `reverted`, `held`; the same word in the log's `event` field
-    text: str  # a sentence for a person, without the partition; of the last one
+    at: float  # seconds since 1970; of the first of several
+    kind: str  # `claimed`, `reverted`, `held`, ...; the same word in the log's `event` field
+    text: str  # a sentence for a person, without the partition; of the last of several
     tp: TopicPartition | None = None  # None: the whole channel
     offset: int | None = None
     epoch: int | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     count: int = 1
-    last: float | None = None  # when it came again last, seconds since 1970; None: it came once
+    last: float | None = None  # of the last of several, seconds since 1970; None: it came once
 
 
 class Journal:
@@ -58,10 +58,10 @@ class Journal:
         level: int = logging.INFO,
         **facts: Any,
     ) -> None:
-        """Keep an event, and log it on `level`. The fields go along for logs as JSON. Names in `facts` hold no secret.
+        """Keep an event, and log it on `level`.
 
-        What is of the same kind, offset and epoch as the event before it is counted there, and logged, if it is no warning,
-        only at the 2nd, 4th, 8th, ... time.
+        `facts` go to logs in JSON; they hold no secret. An event of the same kind, offset and epoch as the one before
+        is counted there, and logged, if it is no warning, only at the 2nd, 4th, 8th, ... time.
         """
         count = self._keep(Happened(self._wall(), kind, text, tp, offset, epoch, facts))
         if log.isEnabledFor(level) and (level >= logging.WARNING or not count & (count - 1)):
@@ -77,17 +77,17 @@ class Journal:
             return tuple(self._of.get(tp, ()))
 
     def last(self, tp: TopicPartition | None, *kinds: str) -> Happened | None:
-        """Return the last event of one of these kinds. None: there is none."""
+        """Return the last event of these kinds. None: there is none."""
         with self._lock:
             return next((event for event in reversed(self._of.get(tp, ())) if event.kind in kinds), None)
 
     def forget(self, tp: TopicPartition) -> None:
-        """Drop what is kept of a partition whose topic is no more."""
+        """Drop a deleted topic's partition."""
         with self._lock:
             self._kept -= len(self._of.pop(tp, ()))
 
     def _keep(self, event: Happened) -> int:
-        """Returns how often it has come in a row."""
+        """Keep an event. Returns how often it has come in a row."""
         with self._lock:
             events = self._of.get(event.tp)
             if events is None:

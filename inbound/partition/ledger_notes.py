@@ -15,10 +15,10 @@ from inbound.topic_partition import TopicPartition
 
 
 class LedgerNotes:
-    """Any thread."""
+    """Writes one channel's ledger, and notes gaps in it. Any thread."""
 
     def __init__(self, ledger: Ledger, journal: Journal, meters: Meters, clock: Clock, *, degrade: bool) -> None:
-        """`degrade`: go on while the ledger cannot be written. It may change while the channel runs."""
+        """`degrade`: go on without a writable ledger. It may change at runtime."""
         self.ledger = ledger
         self._journal = journal
         self._meters = meters
@@ -30,7 +30,7 @@ class LedgerNotes:
         self.not_provable = False
 
     def note(self, kind: str, tp: TopicPartition, epoch: int, **facts: Any) -> None:
-        """Record an event of a partition. A ledger that cannot take it is logged, and in status."""
+        """Record a partition's event; a failure is logged, and in status."""
         self._meters.noted(kind, facts, self._clock.now())
         try:
             self.ledger.note(kind, **tp._asdict(), epoch=epoch, **facts)
@@ -59,14 +59,17 @@ class LedgerNotes:
         return True
 
     def settled(self, commits: Sequence[Settled]) -> None:
-        """Write what became of commits. They stand, also where the ledger cannot take it: it says so by its absence."""
+        """Write the outcome of commits.
+
+        They stand even if the ledger cannot be written: its missing line shows that.
+        """
         try:
             self.ledger.settled(commits)
         except LedgerError as error:
             self._trouble(error, "going on" if self.degrade else "commits wait for it")
 
     def close(self) -> None:
-        """Close the ledger. Raises LedgerError: it lacks the mark of a clean end."""
+        """Close the ledger. Raises LedgerError: no mark of a clean end."""
         self.ledger.close()
 
     def status(self) -> LedgerStatus | None:
@@ -74,7 +77,6 @@ class LedgerNotes:
         return self.ledger.status()
 
     def _goes_without(self, error: LedgerError, batches: Sequence[Range | Done], otherwise: str) -> bool:
-        """Return whether unrecorded batches go on. `otherwise` names the consequence if they don't."""
         self._trouble(error, "going on" if self.degrade else otherwise)
         if self.degrade:
             for batch in batches:
@@ -90,7 +92,6 @@ class LedgerNotes:
         self.ledger.lacks(*tp, epoch)
 
     def _trouble(self, error: LedgerError, consequence: str) -> None:
-        """Log, once, that the ledger cannot be written, and what follows."""
         if self.problem is None:
             self._journal.note("ledger-trouble", f"{error}; {consequence}", level=logging.ERROR)
         self.problem = str(error)

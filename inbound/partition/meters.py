@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from inbound.runtime.instruments import LONG_SECONDS, Histogram, HistogramStatus, Kinds
 
-#: Why reading went back: the processor asked for it, it failed, or the log was cut before the position.
+#: Why reading went back: the processor reverted, or failed, or the log was cut before the position.
 REVERTS = ("processor", "error", "truncation")
 #: Why a partition is held until an operator acts.
 HOLDS = ("record", "on_claim", "truncation", "topic", "unreadable")
-#: Why offsets were passed over: `advance(..., skip=True)`; one record failed for good, and `on_error.then` says so; the log
-#: was cut, and `on_truncation` is `latest`.
+#: Why offsets were passed over: `advance(..., skip=True)`; `on_error.then` for a record that failed for good; a cut log
+#: with `on_truncation: latest`.
 PASSED_OVER = ("processor", "skip", "dead-letter", "truncation")
 CHANGES = ("claimed", "released", "lost")
 
@@ -23,10 +23,8 @@ class MetersStatus:
     """Counts since the start of the process. Mappings are by kind."""
 
     batch_seconds: HistogramStatus | None = None  # inside on_next_batch
-    commit_seconds: HistogramStatus | None = None  # from the answer that asks for a commit until ZooKeeper has it
-    record_age_seconds: HistogramStatus | None = (
-        None  # of a batch's first record when it is delivered, by its timestamp
-    )
+    commit_seconds: HistogramStatus | None = None  # from the processor's answer until ZooKeeper has the commit
+    record_age_seconds: HistogramStatus | None = None  # of a batch's first record at delivery, by its timestamp
     rebalance_seconds: HistogramStatus | None = None
     rebalances: dict[str, int] = field(default_factory=dict)  # by trigger
     ownership: dict[str, int] = field(default_factory=dict)  # partitions claimed, released, lost
@@ -38,7 +36,7 @@ class MetersStatus:
 
 
 class Meters:
-    """The instruments of one channel. Any thread, but for `rebalances`: the controller's."""
+    """The instruments of one channel. Any thread, but the controller's for `rebalances`."""
 
     def __init__(self) -> None:
         self.batch_seconds = Histogram()
@@ -53,12 +51,15 @@ class Meters:
         self._retention_lost = 0
 
     def delivered(self, wall: float, timestamp: int) -> None:
-        """Count a batch by its first record's age. `timestamp` is in milliseconds since 1970, below 0 if unknown."""
+        """Count a batch by its first record's age.
+
+        `timestamp` is in milliseconds since 1970, below 0 if unknown.
+        """
         if timestamp >= 0:
             self.record_age_seconds.observe(max(0.0, wall - timestamp / 1000))
 
     def noted(self, kind: str, facts: Mapping[str, Any], now: float) -> None:
-        """Count a ledger event, with the facts that it has there."""
+        """Count a ledger event by its facts."""
         if kind in CHANGES:
             self._ownership.add(kind)
             if kind != "lost":
@@ -69,7 +70,7 @@ class Meters:
             self._retention_lost += facts["next"] - facts["first"]
 
     def failed(self, error: BaseException) -> None:
-        """Count an exception of the processor's."""
+        """Count an exception of the processor."""
         self.exceptions.add(type(error).__name__)
 
     def status(self) -> MetersStatus:
@@ -90,18 +91,18 @@ class Meters:
 
 
 #: A member joined or left the group, or this one did; the session expired; the topics changed; an operator asked for it; an
-#: owner node came or went otherwise; or the timer came by.
+#: owner node came or went otherwise; or the timer was due.
 TRIGGERS: Final = ("start", "join", "leave", "session", "topics", "operator", "owners", "interval")
-#: A member that lacks some of its share although nothing has moved for so long, in seconds, does not get it from this rebalance.
+#: Seconds without a move after which a rebalance is over, also for a member without its whole share.
 SETTLED_AFTER = 5.0
-#: A change that has moved nothing for so long, in seconds, is not the cause of later moves.
+#: Seconds without a move after which a change is not the cause of later moves.
 FORGET_AFTER = 60.0
 
 
 class Rebalances:
-    """Follows one member's looks at its group. A rebalance is from what set it off to the last partition that moved.
+    """Measures rebalances, from their trigger to the last partition that moved.
 
-    All methods but `status` on the controller's thread.
+    One member's view of its group. All methods but `status` run on the controller's thread.
     """
 
     def __init__(self) -> None:
@@ -118,21 +119,21 @@ class Rebalances:
 
     @property
     def trigger(self) -> str | None:
-        """The trigger of the rebalance under way; None: none is."""
+        """The trigger of the rebalance in progress; None: there is none."""
         return self._trigger
 
     def moved(self, now: float) -> None:
-        """A partition was claimed or released."""
+        """Note that a partition was claimed or released."""
         self._moved_at = now
 
     def looked(
         self, now: float, *, session: int, members: Collection[str], topics: Mapping[str, int],
         asked: bool, news: bool, moving: bool, content: bool,
     ) -> None:  # fmt: skip
-        """Take note of a look.
+        """Take in an evaluation of the group.
 
-        `asked`: an operator asked for it; `news`: owner nodes came or went since the last one; `moving`: it takes or
-        releases partitions; `content`: it has its share.
+        `asked`: an operator asked for it; `news`: owner nodes came or went since the last one; `moving`: it claims or
+        releases partitions; `content`: the member has its share.
         """
         if self._found is not None and now - self._found[1] > FORGET_AFTER:
             self._found = None
@@ -153,7 +154,6 @@ class Rebalances:
             self._found = None  # it moved nothing
 
     def _change(self, session: int, members: frozenset[str], topics: dict[str, int]) -> str | None:
-        """Return what is not as it was at the last look."""
         before = self._session, self._members, self._topics
         self._session, self._members, self._topics = session, members, topics
         if not before[0]:

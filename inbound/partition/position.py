@@ -1,6 +1,6 @@
 """A partition's offsets: read, delivered, advanced over and committed. Pure.
 
-After a crash the deliveries that have not landed are repeated: the batch in hand, and the commit window before it.
+After a crash the deliveries without a landed commit are repeated: the batch in hand, and the commit window before it.
 """
 
 from __future__ import annotations
@@ -10,26 +10,27 @@ from typing import NamedTuple
 
 from inbound.kafka.base import ReadTo
 
-#: So many uncommitted batches are told apart, of which each takes some 150 bytes. Beyond it each two of them count as one.
+#: Uncommitted batches that are kept apart, at about 150 bytes each. Beyond it each two of them count as one.
 MOST_BATCHES = 10_000
 
 
 class Mark(NamedTuple):
-    """One commit of a partition, numbered in the order of asking."""
+    """One commit of a partition, numbered in the order of requests."""
 
     order: int
     offset: int
-    surely: int  # how many records the claim was handed before that offset at least, where it divides a batch
+    surely: int  # records delivered in the claim before that offset, at least: it may divide a batch
 
 
 class Position:
-    """Four offsets: `read`, `delivered`, `advanced` and `committed`. The records before each of them were.
+    """Four offsets of a partition: `read`, `delivered`, `advanced` and `committed`.
 
-    Between the last two is the commit window: a processor has answered for it, and it has not landed. Records that are read
-    and not delivered are in the buffer; the processor keeps those that are delivered and not advanced over.
+    The records before each of them were read, delivered, and so on. Between the last two is the commit window: a
+    processor has answered for it, and its commit has not landed. Records that are read and not delivered are in the
+    buffer; the processor keeps those that are delivered and not advanced over.
 
-    `land` is called by the committer, under the schedule's lock, everything else by the owner of the partition's place, or
-    where no other caller has under that lock, too.
+    The committer calls `land` under the schedule's lock; the owner of the partition's place calls everything else, or a
+    caller under that lock where no other has the partition.
     """
 
     __slots__ = (
@@ -38,30 +39,30 @@ class Position:
     )  # fmt: skip
 
     def __init__(self, committed: int | None, *, delivered: int = 0, read: ReadTo | None = None) -> None:
-        self.committed = committed  # what stands in ZooKeeper, as far as we know
-        self.advanced = committed  # what is before it was answered for: it is committed, or on its way; never withdrawn
-        #: The batches that are not known to have landed: where each begins and ends, and how many records up to there were
-        #: delivered.
+        self.committed = committed  # the offset in ZooKeeper, as far as we know
+        self.advanced = committed  # records before it are committed, or their commit is in flight; never withdrawn
+        #: The batches that are not known to have landed: where each begins and ends, and the number of records delivered
+        #: up to its end.
         self._handed: deque[tuple[int, int, int]] = deque()
-        self._base = self._total = 0  # that count before the first of them, and behind the last
-        self._records = 0  # that count at `advanced`, at most, and at the newest offset that landed, at least
+        self._base = self._total = 0  # that number before the first of them, and after the last
+        self._records = 0  # that number at `advanced`, at most, and at the newest offset that landed, at least
         self._records_landed = 0
         self._order = 0
         self.landed_order = 0
         self.delivered = delivered  # the next offset to deliver
-        self.read = read  # None: not known. Replaced by the reader, and by who moves the position over a cut
+        self.read = read  # None: not known. Replaced by the reader, and where the position moves over a cut
         self.high_watermark: int | None = None
-        self.deferred: int | None = None  # what is before it may be committed, and is at `commit_due` at the latest
+        self.deferred: int | None = None  # records before it may be committed, and are at `commit_due` at the latest
         self.commit_due = float("inf")  # clock time
-        #: Told by the processor at any time, and so under the schedule's lock: all records before it are finished.
+        #: All records before it are finished. Set at any time, under the schedule's lock.
         self.finished: int | None = None
-        self.placed = False  # the processor was asked where this claim begins; looked at only where it wants to be
+        self.placed = False  # the processor was asked for a start; used only for processors that give starts
         self.given_start: int | None = None  # the start that it gave, until that is committed; None: the group's commit
 
     # -- the commit window --------------------------------------------------------------------------------------------
 
     def deliver(self, first: int, end: int, records: int) -> None:
-        """Take note of a batch from `first` up to but without `end`."""
+        """Note a batch from `first` up to, but without, `end`."""
         while self._handed and self.committed is not None and self._handed[0][1] <= self.committed:
             self._base = self._handed.popleft()[2]
         self._total += records
@@ -83,7 +84,7 @@ class Position:
         self._total = max(self._handed[-1][2] if self._handed else self._base, self._records)
 
     def advance(self, offset: int) -> Mark:
-        """Take note that what is before `offset` is to be committed."""
+        """Note that the records before `offset` are to be committed."""
         self.advanced = offset
         surely, most = self._counted(offset)
         self._records = max(self._records, most)
@@ -91,12 +92,12 @@ class Position:
         return Mark(self._order, offset, surely)
 
     def _counted(self, offset: int) -> tuple[int, int]:
-        """Return how many records were delivered before `offset`. At least, and at most.
+        """Return how many records were delivered before `offset`: at least, at most.
 
-        Of a batch that it divides, each offset may have a record, on either side.
+        In a batch that it divides, each offset may have a record, on either side.
         """
         behind, before = None, self._base
-        for batch in reversed(self._handed):  # the newest first: mostly it is the one that was answered for
+        for batch in reversed(self._handed):  # the newest first: mostly the answer is for it
             if batch[1] <= offset:
                 before = batch[2]
                 break
@@ -109,38 +110,42 @@ class Position:
         return total - min(records, end - max(first, offset)), most
 
     def land(self, mark: Mark) -> None:
-        """Take note that a commit landed. Where it divides a batch, the rest of that may be answered for by now.
+        """Note that a commit landed.
 
-        1. Of 0 to 3, 0 and 1 are finished, and 2 is committed; 2. the others are, too; 3. 2 lands: two records are in flight.
+        Where it divides a batch, the rest of that may be finished by now: 1. Of 0 to 3, 0 and 1 are finished, and 2 is
+        committed; 2. the others are, too; 3. 2 lands: two records are in flight.
         """
         self.committed, self.landed_order, self._records_landed = mark.offset, mark.order, mark.surely
 
     def withdraw(self) -> None:
-        """Note that nothing more will land: the partition is lost."""
+        """Note that no more commit will land: the partition is lost."""
         self.advanced, self._records_landed, self.landed_order = self.committed, self._records, self._order
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is on its way.
+        """Whether no commit is in flight.
 
-        By the order, and not by the offset: over a cut, what is advanced can be what stands in ZooKeeper as far as we know,
-        while a later commit is on its way, and the one that takes it back.
+        By the order, and not by the offset: over a cut, `advanced` can equal the offset in ZooKeeper as far as we know,
+        while a later commit, and the one that takes it back, are in flight.
         """
         return self.landed_order == self._order
 
     @property
     def uncommitted(self) -> int:
-        """Return how many records are uncommitted although answered for, at most."""
+        """The number of records answered for and uncommitted, at most."""
         return 0 if self.settled else self._records - self._records_landed
 
     def is_open(self, limit: int) -> bool:
-        """Whether another batch may be delivered. `limit` records may be in flight; 0: no commit may be."""
+        """Whether another batch may be delivered.
+
+        `limit` records may be in flight; 0: no commit may be.
+        """
         return self.settled or 0 < limit >= self.uncommitted
 
     # -- where reading goes on ----------------------------------------------------------------------------------------
 
     def leader_epoch_at(self, offset: int) -> int | None:
-        """Return the leader epoch for a read at `offset`. None: nothing is known."""
+        """Return the leader epoch for a read at `offset`. None: unknown."""
         read = self.read
         return read.leader_epoch if read is not None and offset <= read.offset else None
 

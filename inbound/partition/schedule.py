@@ -1,4 +1,4 @@
-"""The partitions of one channel: their owners, and which is due next."""
+"""The partitions of one channel: their places, and which is due next."""
 
 from __future__ import annotations
 
@@ -14,34 +14,38 @@ from inbound.clock import Clock
 from inbound.coordinators.ownership import Fence
 from inbound.partition.leader import NEVER as NEVER
 from inbound.partition.leader import NO_EFFORT, Lead, Leading
-from inbound.partition.partition import Fate, Handle, Partition, Place, Step
+from inbound.partition.partition import Handle, Partition
+from inbound.partition.place import Fate, Place, Step
 from inbound.partition.position import Mark
 from inbound.topic_partition import TopicPartition
 
-#: The heap is cleared of outdated entries when it has so many more than two for each partition.
+#: Outdated entries are removed when the heap has so many more than two for each partition.
 OUTDATED = 64
 
 
 class Schedule:
-    """Holds every partition in exactly one place. All methods may be called from any thread.
+    """Holds every partition in exactly one place. Any thread.
 
-    One lock guards places, fates, fences and the heap; it is held for the length of a few statements, never over I/O
-    or a callback.
+    One lock guards places, fates, fences and the heap; it is held for the length of a few statements, never over I/O or
+    a callback.
     """
 
     def __init__(
         self, clock: Clock, wake_worker: Callable[[], None], workers: int, on_abandoned_end: Callable[[], None]
     ) -> None:
-        """`on_abandoned_end` is called, under the lock, when an abandoned callback ends. Its partition can be claimed again."""
+        """Take `on_abandoned_end`, called under the lock when an abandoned callback ends.
+
+        Its partition can be claimed again.
+        """
         self._clock = clock
         self._leading = Leading(wake_worker, workers)
         self._lock = threading.RLock()
         self._heap: list[tuple[float, int, Partition]] = []
         self._tickets = itertools.count(1)
         self._partitions: dict[TopicPartition, Partition] = {}
-        #: Callbacks that outlived their partition; a claim of it waits for them.
+        #: Partitions whose callbacks outlived their claim; the next claim waits for these.
         self._abandoned: dict[TopicPartition, Partition] = {}
-        #: Whose processors were not told that a partition went: it was given up while no callback ran.
+        #: Processors not notified of the end of a claim: it was given up while no callback ran.
         self._untold: dict[TopicPartition, object] = {}
         self._on_abandoned_end = on_abandoned_end
         self._dropped: set[TopicPartition] = set()
@@ -52,7 +56,7 @@ class Schedule:
     # -- the controller's side -----------------------------------------------------------------------------------------
 
     def adopt(self, partition: Partition) -> None:
-        """Take in a partition that was just claimed."""
+        """Add a partition that was just claimed."""
         with self._lock:
             if partition.tp in self._partitions:
                 raise RuntimeError(f"{partition.tp} is held already")
@@ -73,7 +77,7 @@ class Schedule:
             return self._partitions.get(tp)
 
     def may_claim(self, tp: TopicPartition) -> bool:
-        """Whether nothing of this process still works on `tp`."""
+        """Whether no call of this process still works on `tp`."""
         with self._lock:
             return tp not in self._partitions and tp not in self._abandoned
 
@@ -84,12 +88,12 @@ class Schedule:
             return dropped
 
     def abandoned(self) -> list[Partition]:
-        """Return those whose callback runs on although they were given up."""
+        """Return the abandoned partitions whose callback still runs."""
         with self._lock:
             return list(self._abandoned.values())
 
     def doom(self, partition: Partition, fate: Fate) -> None:
-        """Worsen a partition's fate, and see that it is acted on."""
+        """Worsen a partition's fate, and have it acted on."""
         with self._lock:
             if fate <= partition.fate or partition.place in (Place.GONE, Place.ABANDONED):
                 return
@@ -104,18 +108,18 @@ class Schedule:
                 self._push(partition, self._clock.now())
 
     def leave(self, partition: Partition) -> None:
-        """Forget a partition that is not ours. Nothing of it runs any more."""
+        """Forget a partition that is not ours: no call works on it."""
         with self._lock:
             if partition.place is not Place.GONE:
                 self._end(partition)
 
     def abandon(self, partition: Partition) -> None:
-        """Give a partition up although its callback still runs. Its answer will be discarded."""
+        """Give a partition up while its callback runs: the answer is discarded."""
         with self._lock:
             if partition.place in (Place.GONE, Place.ABANDONED):
                 return
             running = partition.place is Place.RUNNING
-            # In a turn the processor learns it when on_next_batch ends; other callbacks, and turns without a ledger, just end.
+            # In a turn the processor is notified when on_next_batch ends; other callbacks, and turns without a ledger, just end.
             told = partition.last or (running and partition.totals.in_call("on_stream_termination"))
             if partition.place in (Place.SCHEDULED, Place.SETTLING, Place.RUNNING) and not told:
                 self._untold[partition.tp] = partition.served_by
@@ -136,7 +140,7 @@ class Schedule:
             return self._untold.pop(tp, None)
 
     def refence(self, partition: Partition, fence: Fence) -> None:
-        """Set a new session, or a higher version of our epoch. A late answer never lowers it."""
+        """Set a new session, or a higher epoch version. It never falls."""
         with self._lock:
             partition.fence = replace(fence, epoch=max(fence.epoch, partition.fence.epoch))
             if partition.place is Place.SCHEDULED:
@@ -149,7 +153,7 @@ class Schedule:
                 self.refence(partition, replace(partition.fence, epoch=version))
 
     def doubt(self) -> None:
-        """Tell every running batch that ownership is doubtful."""
+        """Tell every running batch that its ownership is in doubt."""
         with self._lock:
             for partition in self._partitions.values():
                 if partition.place is Place.RUNNING and partition.batch is not None:
@@ -161,7 +165,7 @@ class Schedule:
         return self._paused
 
     def set_paused(self, paused: bool) -> None:
-        """Pause or resume the channel. Each partition comes to a worker once, which tells the processor."""
+        """Pause or resume; each partition comes to a worker once, to notify."""
         with self._lock:
             if paused == self._paused:
                 return
@@ -179,17 +183,16 @@ class Schedule:
                     self._push(partition, partition.due)
 
     def served_by(self, server: object) -> bool:
-        """Whether `server` still serves a partition, or an abandoned callback."""
         with self._lock:
             return any(p.served_by is server for p in (*self._partitions.values(), *self._abandoned.values()))
 
     # -- the workers' side ---------------------------------------------------------------------------------------------
 
     def take(self, worker: object) -> Partition | Lead | float:
-        """Return what a worker does next.
+        """Return a worker's next step.
 
-        Returns: a due partition, now running with it; `Lead`: it is to poll, and to say so with `end_lead`; or the clock
-        time at which it is to ask again (`NEVER`: when it is woken).
+        A due partition, now running with it; `Lead`: it polls, and calls `end_lead`; or the clock time at which it asks
+        again (`NEVER`: when it is woken).
         """
         with self._lock:
             now, heap = self._clock.now(), self._heap
@@ -207,9 +210,9 @@ class Schedule:
         self, worker: object, callback: tuple[float, float] = NO_EFFORT, turn: tuple[float, float] = NO_EFFORT, *,
         failed: bool = False,
     ) -> None:  # fmt: skip
-        """Note that `worker` has ended a turn, and how long it took.
+        """Note that `worker` has ended a turn: CPU seconds, and seconds passed.
 
-        Both are seconds of CPU time, and seconds passed. `failed`: it has raised, and does not come back for a while.
+        `failed`: it has raised, and does not come back for a while.
         """
         with self._lock:
             self._leading.end_turn(worker)
@@ -218,12 +221,12 @@ class Schedule:
             self._leading.observe(callback, turn)
 
     def end_lead(self, at: float) -> None:
-        """Note that the leader has polled. `at` is the next poll's clock time."""
+        """Note that the leader has polled. `at`: the next poll's clock time."""
         with self._lock:
             self._leading.end_lead(at)
 
     def fail_lead(self) -> None:
-        """The leader has raised, and does not come back for a while."""
+        """Note that the leader has raised, and pauses."""
         with self._lock:
             now = self._clock.now()
             self._leading.end_lead(now)
@@ -231,7 +234,7 @@ class Schedule:
 
     @property
     def full(self) -> bool:
-        """Whether no more callbacks may be under way at a time. Any thread."""
+        """Whether no more callbacks may run at a time. Any thread."""
         return self._leading.full
 
     def set_workers(self, count: int) -> None:
@@ -245,16 +248,16 @@ class Schedule:
             self._leading.comes(worker)
 
     def read_soon(self) -> None:
-        """Have the client polled soon, for a command, room or news. Any thread."""
+        """Have the client polled soon: for a command, room or news."""
         with self._lock:
             self._leading.read_soon(self._clock.now())
 
     def read_apart(self, wake: Callable[[], None]) -> None:
-        """Have no worker ever poll; `wake` wakes the thread that does. Before the workers' first turn."""
+        """Have no worker poll; `wake` wakes the thread that does. Call first."""
         self._leading.read_apart(wake)
 
     def put_back(self, partition: Partition, due: float) -> None:
-        """Schedule a partition for a time. One that was abandoned goes, as its callback has ended."""
+        """Schedule a partition for a time; an abandoned one goes instead."""
         with self._lock:
             if self._is_over(partition):
                 return
@@ -273,19 +276,19 @@ class Schedule:
             self.put_back(partition, due)
 
     def await_commit(self, partition: Partition, seen: int) -> None:
-        """Schedule a partition without room for the next landed commit. `seen` is the order of the last one when that was asked.
+        """Schedule a partition without room for the next landed commit.
 
-        1. The processor says that there is no room; 2. a commit lands, which does not make a running partition due; 3. the
-        worker puts it back.
+        `seen` is the order of the last commit when the processor was asked. 1. The processor says that there is no
+        room; 2. a commit lands, which does not make a running partition due; 3. the worker puts it back.
         """
         with self._lock:
             self.put_back(partition, NEVER if partition.position.landed_order == seen else self._clock.now())
 
     def advance(self, partition: Partition, offset: int) -> Mark | None:
-        """Take note that the worker of a partition has `offset` committed. Returns what to hand in; None: it was abandoned.
+        """Note that the worker commits `offset`. Returns the mark; None: abandoned.
 
-        1. A commit is handed in; 2. the worker passes the partition on. The other way round, another worker could hand in
-        the next one before.
+        1. A commit is submitted; 2. the worker passes the partition on. The other way round, another worker could
+        submit the next one before.
         """
         with self._lock:
             if partition.place in (Place.ABANDONED, Place.GONE):
@@ -293,7 +296,7 @@ class Schedule:
             return partition.position.advance(offset)
 
     def settle(self, partition: Partition, *, within: int = 0, last: bool = False) -> None:
-        """Let a partition wait until at most `within` records are in flight. `last`: for good."""
+        """Wait until at most `within` records are in flight; `last`: for good."""
         with self._lock:
             if self._is_over(partition):
                 return
@@ -302,10 +305,7 @@ class Schedule:
             self._look_at_settling(partition, self._clock.now())
 
     def to_reader(self, partition: Partition) -> bool:
-        """Move a partition from its worker to the reader for its start.
-
-        Returns False if it is not to begin at all any more.
-        """
+        """Move a partition to the reader for its start; False: no start."""
         with self._lock:
             if partition.fate is not Fate.KEEP:
                 self.put_back(partition, self._clock.now())
@@ -316,14 +316,14 @@ class Schedule:
             return True
 
     def give_up(self, partition: Partition) -> None:
-        """Pass a drained partition to the controller, which deletes its owner node."""
+        """Pass a drained partition to the controller for its owner node's deletion."""
         with self._lock:
             if self._is_over(partition):
                 return
             partition.move(Step.GIVE_UP)
 
     def void_handle(self, partition: Partition) -> None:
-        """Ignore what the processor still finishes of the batches delivered so far.
+        """Ignore later answers for the batches delivered so far.
 
         The log was cut, or another processor has taken over and reads on from the commit.
         """
@@ -331,17 +331,17 @@ class Schedule:
             partition.handle, partition.position.finished = Handle(partition), None
 
     def finish(self, handle: Handle, offset: int) -> Mark | None:
-        """Take note that what is before `offset` may be committed. For a claim that is over, or a log that was cut: nothing.
+        """Note that the records before `offset` may be committed.
 
-        Returns what the caller has to hand in where that can be done at once. Else it comes to a worker for it as soon
-        as it can.
+        Nothing happens for a claim that is over, or a log that was cut. Returns the mark to submit if that can be done
+        at once; else the partition comes to a worker for it as soon as it can.
         """
         partition = handle.partition
         with self._lock:
             if self._partitions.get(partition.tp) is not partition or partition.handle is not handle:
                 return None
             if offset > max(partition.position.delivered, partition.batch.next_offset if partition.batch else 0):
-                return None  # never delivered: kept, it would stand for finished records
+                return None  # never delivered: kept, it would count for finished records
             if partition.place is Place.SCHEDULED and self._may_commit(partition, offset):
                 return partition.position.advance(offset)
             partition.position.finished = max(offset, partition.position.finished or 0)
@@ -361,7 +361,6 @@ class Schedule:
         )
 
     def take_finished(self, partition: Partition) -> int | None:
-        """Return, and forget, what `finish` noted."""
         with self._lock:
             offset, partition.position.finished = partition.position.finished, None
             return offset
@@ -369,43 +368,42 @@ class Schedule:
     # -- the reader's and the committer's side -------------------------------------------------------------------------
 
     def start(self, partition: Partition) -> None:
-        """The position is known and committed: batches may be delivered."""
+        """Begin to deliver a partition: its position is known and committed."""
         with self._lock:
             if partition.place is Place.STARTING:
                 partition.move(Step.START)
                 self._push(partition, self._clock.now())
 
     def at_once(self) -> AbstractContextManager[Any]:
-        """Let what is done inside wait for the lock once. For a few statements each, and no I/O."""
+        """Return the lock, to hold for a few statements without I/O."""
         return self._lock
 
     def landed(self, partition: Partition, mark: Mark, callbacks: Iterable[Callable[[], object]]) -> None:
-        """Note a landed commit. The callbacks are for it, before the next one."""
+        """Note a landed commit. The callbacks run before the next batch."""
         with self._lock:
-            partition.callbacks.extend(
-                callbacks
-            )  # first: a worker that sees, without the lock, that it has settled sees these
+            # First: a worker that sees, without the lock, that the partition has settled sees these.
+            partition.callbacks.extend(callbacks)
             partition.position.land(mark)
             self._look_at_settling(partition, self._clock.now())
             if partition.callbacks or partition.buffer:  # for these, or for the room that there is now
                 self.hurry([partition])
 
     def refused(self, partition: Partition) -> None:
-        """Note that a commit will not land. The partition is not ours any more."""
+        """Drop a partition whose commit will not land: it is not ours."""
         with self._lock:
             self.doom(partition, Fate.DROP)
             partition.position.withdraw()
             self._look_at_settling(partition, self._clock.now())
 
     def feed(self, partitions: Collection[Partition]) -> None:
-        """Make these due, of which records have come. By who polls."""
+        """Make these partitions due: their records have come. By the polling thread."""
         with self._lock:
             self._leading.begin_feeding()
             self.hurry(partitions)
             self._leading.end_feeding(len(partitions))
 
     def hurry(self, partitions: Iterable[Partition]) -> None:
-        """Make these due now, if they wait for records."""
+        """Make partitions due now that wait for records."""
         with self._lock:
             now = self._clock.now()
             for partition in partitions:
@@ -413,7 +411,7 @@ class Schedule:
                     self._push(partition, max(now, partition.rest_until))
 
     def hurry_all(self) -> None:
-        """Make scheduled partitions due when their rest is over. Something general has changed."""
+        """Make scheduled partitions due after their backoff: a general change."""
         self.hurry(self.held())
 
     # -- inside ------------------------------------------------------------------------------------------------------
@@ -431,8 +429,8 @@ class Schedule:
         now = self._clock.now()
         if due > now and (
             partition.fate is not Fate.KEEP
-            # Looked at here, and not once when the channel is paused: a partition that is with a worker or the committer
-            # then has it seen to when it comes back, from wherever.
+            # Checked here, and not once when the channel is paused: a partition that is with a worker or the committer
+            # is notified when it comes back.
             or (partition.quiet.paused_since is not None) != self._paused
             or partition.position.finished is not None
             or partition.callbacks
@@ -459,7 +457,6 @@ class Schedule:
         return self._server is not None and partition.served_by is not None and partition.served_by is not self._server
 
     def _end(self, partition: Partition) -> None:
-        """Move a partition to GONE. It can be claimed again."""
         abandoned = partition.place is Place.ABANDONED
         partition.move(Step.LEAVE)
         if abandoned:
@@ -475,7 +472,7 @@ class Schedule:
             del self._partitions[partition.tp]
 
     def _is_over(self, partition: Partition) -> bool:
-        """Note that the callback has ended. Returns whether its partition was abandoned during it: it may be claimed again."""
+        """Note that a callback ended. Returns whether its partition was abandoned."""
         partition.batch = None
         if partition.place is Place.ABANDONED:
             self._end(partition)

@@ -1,4 +1,4 @@
-"""The processor that serves a channel now, and its abilities."""
+"""The processor that serves a channel, and its abilities."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from inbound.config import ChannelConfig
 from inbound.partition.journal import Journal
 from inbound.processors.base import BatchEventProcessor, gives_starts, has_room, is_async
-from inbound.processors.spans import NO_TRACING, Consumer, Tracing
+from inbound.processors.spans import NO_TRACING, ConsumerName, Tracing
 from inbound.processors.stopping import StopEvent
 from inbound.runtime.text import describe
 
@@ -21,18 +21,21 @@ class Service:
     def __init__(
         self,
         processor: BatchEventProcessor,
-        consumer: Consumer,
+        consumer: ConsumerName,
         journal: Journal,
         tracing: Tracing = NO_TRACING,
         own_topics: Collection[str] = (),
     ) -> None:
-        """`tracing`: what spans are asked for, if any are made. `own_topics`: see `BatchEventProcessor.own_topics`."""
+        """Take `tracing`, which makes spans, and `own_topics`, the processor's topics.
+
+        See `BatchEventProcessor.own_topics`.
+        """
         self.processor = processor
         self.asynchronous = is_async(type(processor))  # whether its callbacks may be coroutines
-        self.gives_starts = gives_starts(type(processor))  # whether it is to be asked where claims begin
-        self.has_room = has_room(type(processor))  # whether it is to be asked how much it takes
+        self.gives_starts = gives_starts(type(processor))  # whether on_claim is called
+        self.has_room = has_room(type(processor))  # whether room is called
         self.own_topics = frozenset(own_topics)
-        self.consumer = consumer  # who reads, as spans name it
+        self.consumer = consumer  # as spans name it
         self.tracing = NO_TRACING if type(processor).makes_spans else tracing  # its own are of single events
         self.stopping = StopEvent()
         self._journal = journal
@@ -48,7 +51,10 @@ class Service:
         self.stopping.set()
 
     def said(self, name: str) -> Mapping[Any, Any]:
-        """Return the processor's `status` or `waits`. A failure is logged once, and gives nothing. Any thread."""
+        """Return the processor's `status` or `waits`. Any thread.
+
+        A failure is logged once, and gives an empty mapping.
+        """
         try:
             said: object = getattr(self.processor, name)()
             if isinstance(said, Mapping):
@@ -66,6 +72,6 @@ class Service:
 
 @dataclass(eq=False, slots=True)
 class Settings:
-    """The channel's configuration. A hot reload replaces `now`, and parts read it each time."""
+    """The channel's configuration: a hot reload replaces `now`, read each time."""
 
     now: ChannelConfig

@@ -12,22 +12,23 @@ from inbound.partition.journal import Journal
 from inbound.partition.partition import Partition
 from inbound.partition.service import Settings
 
-#: How often the topics' partitions are looked up, in seconds.
+#: Seconds between look-ups of the topics' partitions.
 METADATA_INTERVAL = 5.0
-#: How soon they are looked up again where none was found, in seconds.
+#: Seconds until the next look-up where no topic was found.
 RETRY = 0.5
 
 
 class Topics:
-    """Refreshed by the thread that polls, read by any."""
+    """The topics: refreshed by the polling thread, read by any thread."""
 
     def __init__(
         self, settings: Settings, journal: Journal, look_soon: Callable[[], None], on_change: Callable[[], None],
         ledger_topic: str | None,
     ) -> None:  # fmt: skip
-        """`look_soon` has `refresh` called soon. `on_change` is called when an answer differs, or was asked for.
+        """Take `look_soon`, which has `refresh` called soon.
 
-        `ledger_topic` is none that a pattern means: each record of it would have others written to it.
+        `on_change` is called when an answer differs, or was asked for. `ledger_topic` is never among a pattern's
+        topics: each of its records would write others to it.
         """
         self._settings = settings
         self._journal = journal
@@ -37,16 +38,16 @@ class Topics:
         self._lock = threading.Lock()
         #: The brokers' last answer; empty before it. Replaced as a whole.
         self.found: Mapping[str, TopicMeta] = {}
-        self.came_later: frozenset[str] = frozenset()  # topics that did not exist at an earlier look of ours
-        self.known = False  # whether they ever answered: that no topic exists is an answer, too
-        self.due = 0.0  # clock time of the next look
-        self._questions = 0  # how often the topics were asked for, and up to which question they are answered
-        self._answered = 0
+        self.came_later: frozenset[str] = frozenset()  # topics that did not exist at an earlier look-up
+        self.known = False  # whether the brokers ever answered; their answer may name no topic
+        self.due = 0.0  # clock time of the next look-up
+        self._questions = 0  # the number of the last question
+        self._answered = 0  # the number of the last answered question
         self._asking: tuple[int, Callable[[], bool]] | None = None
         self._missing: set[str] = set()
 
     def ask(self) -> int:
-        """Have the brokers asked for their topics again, soon. Returns a number for `answered`."""
+        """Ask the brokers for their topics again. Returns a number for `answered`."""
         with self._lock:
             self._questions += 1
             number = self._questions
@@ -54,12 +55,12 @@ class Topics:
         return number
 
     def answered(self, number: int) -> bool:
-        """Whether `found` is what the brokers said after that call of `ask`."""
+        """Whether `found` is the brokers' answer to that call of `ask`."""
         return self._answered >= number
 
     @property
     def asking(self) -> bool:
-        """Whether an answer is waited for."""
+        """Whether an answer is outstanding."""
         return self._asking is not None
 
     def is_another(self, partition: Partition) -> bool:
@@ -69,11 +70,11 @@ class Topics:
         return told is not None and own is not None and same_topic(told, own) is False
 
     def restart(self) -> None:
-        """Another client is asked from now on."""
+        """Forget what the last client was asked."""
         self._asking, self.due = None, 0.0
 
     def refresh(self, client: LogClient, now: float) -> None:
-        """Take in the brokers' answer, where that is due or asked for."""
+        """Take in the brokers' answer, if it is due or asked for."""
         if self._asking is None and self._questions > self._answered:
             self._asking = (self._questions, client.ask_topics())
         answer = self._asking

@@ -1,10 +1,10 @@
-"""From a configuration to what can run: channels with their code.
+"""The plan turns a configuration into channels with their code.
 
-Begin with `plan.py`. `plugins.py` finds classes (shipped, entry points, `module:Class`) and has the JSON Schema with their
-options, `subscriptions.py` makes a
-channel of each subscriber of the configuration and of Knative's manifests, `destinations.py` resolves their sinks,
-`resets.py` has what resets can name.
+Begin with `plan.py`. `plugins.py` finds classes (shipped, entry points, `module:Class`) and builds the JSON Schema with their
+options. `subscriptions.py` makes a channel of each subscriber in the configuration and in Knative's manifests;
+`manifest_options.py` and `destinations.py` read the options and the sinks of the latter. `resets.py` lists what a reset can
+name.
 
-Nothing here connects, runs or is changed later: a plan is a value. What of the manifests cannot be used stops alone
-(docs/decisions/0070); an error of the configuration itself refuses the whole plan, with file and line.
+Nothing here connects or runs, and a plan never changes: it is a value. A manifest that cannot be used stops alone
+(docs/decisions/0070); an error in the configuration itself refuses the whole plan, with file and line.
 """

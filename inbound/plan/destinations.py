@@ -1,6 +1,6 @@
-"""The destinations in Knative's manifests: an object, a URI, or both. Pure.
+"""Destinations in Knative's manifests name an object, a URI, or both.
 
-Only the cluster knows where most objects listen. It writes that into each subscriber, and into the channel's status.
+Only the cluster knows where most objects listen. It writes the address into each subscriber and into the channel's status.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _ABSOLUTE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:)?//").match
 
 
 def posted_to(subscriber: Subscriber) -> Subscriber:
-    """Return the subscriber as it is posted to: one with a reply alone gets the events themselves there, as in Knative."""
+    """Return the subscriber with the URI that events are posted to.
+
+    As in Knative, a subscriber with a reply alone gets the events themselves at its `replyUri`.
+    """
     if subscriber.subscriberUri is not None or subscriber.replyUri is None:
         return subscriber
     return subscriber.model_copy(
@@ -41,16 +44,17 @@ def posted_to(subscriber: Subscriber) -> Subscriber:
 def dead_letter_sink(
     manifest: ChannelManifest, path: str, subscriber: Subscriber, topics: Mapping[str, str]
 ) -> dict[str, str] | None:
-    """Return where the events go that the subscriber at `path` refuses, as an option of the dispatcher.
+    """Return the dead letter sink of the subscriber at `path`.
 
-    What the subscriber says itself goes before what the channel says. `topics` has the topics of the channels that the manifests
+    The subscriber's own sink takes precedence over the channel's. `topics` has the topics of the channels that the manifests
     name, by namespace.name.
 
     Returns:
-        A `uri`, with the `CACerts` and the `audience` of that receiver, or a `topic`; None: there is none.
+        The dispatcher's option: a `uri`, with the `CACerts` and the `audience` of that receiver, or a `topic`; None: there
+        is no sink.
 
     Raises:
-        ConfigError: where it is cannot be told from the manifests; with file and line.
+        ConfigError: the manifests do not give its address; with file and line.
     """
     if subscriber.deadLetterSinkUri is not None:
         return _uri(manifest, f"{path}.deadLetterSinkUri", subscriber.deadLetterSinkUri, {})
@@ -58,7 +62,7 @@ def dead_letter_sink(
     own = subscriber.delivery.deadLetterSink if subscriber.delivery is not None else None
     shared = spec.delivery.deadLetterSink if spec.delivery is not None else None
     if own is not None:
-        # The cluster resolves the channel's own sink: what its status says counts for this one if it is the same.
+        # The cluster resolves the channel's sink alone: its address serves this subscriber if both sinks are the same.
         resolved = manifest.resolved_sink if own == shared else {}
         return _sink(manifest, f"{path}.delivery.deadLetterSink", own, topics, resolved)
     if shared is not None:
@@ -69,7 +73,7 @@ def dead_letter_sink(
 def _sink(
     manifest: ChannelManifest, path: str, sink: Destination, topics: Mapping[str, str], resolved: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return a sink. A URI goes before a reference, a topic before the address of its channel."""
+    """Return a sink; a URI precedes a reference, a topic an address."""
     whom = sink.model_dump(include={"CACerts", "audience"}, exclude_none=True)
     if sink.uri is not None and _ABSOLUTE(sink.uri):
         return _uri(manifest, f"{path}.uri", sink.uri, whom)
@@ -94,13 +98,17 @@ def _sink(
         base = f"http://{sink.ref.name}.{namespace}.{CLUSTER_DOMAIN}"
         return _uri(manifest, path, urljoin(f"{base}/", sink.uri) if sink.uri else base, whom)
     raise ConfigError(
-        f"{manifest.places.locate(path)}: {path}: where the {sink.ref.kind} {named} listens only the cluster knows; give its "
-        "uri, or leave the status of the KafkaChannel in the manifest, whose deadLetterSinkUri says it"
+        f"{manifest.places.locate(path)}: {path}: only the cluster knows where the {sink.ref.kind} {named} listens; give its "
+        "uri, or leave the status of the KafkaChannel in the manifest: its deadLetterSinkUri has the address"
     )
 
 
 def _uri(manifest: ChannelManifest, path: str, uri: str, whom: Mapping[str, str]) -> dict[str, str]:
-    """Return the URI at `path` as a sink, with `whom` of its receiver. Raises ConfigError: it is no URI."""
+    """Return the URI at `path` as a sink.
+
+    Raises:
+        ConfigError: it is no URI.
+    """
     sink = {"uri": uri, **whom}
     beside = path[: -len("uri")] if path.lower().endswith("uri") else f"{path}."
 

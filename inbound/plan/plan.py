@@ -1,4 +1,4 @@
-"""The plan of a configuration: its channels, with the code behind names."""
+"""A plan holds a configuration's channels and the code they name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from inbound.processors.http_headers import is_never
 from inbound.runtime.patterns import chooser
 
 log = logging.getLogger(__name__)
-#: What of the ledger's configuration changes without another ledger.
+#: The ledger's keys that can change without another ledger.
 LIVE_LEDGER_KEYS = ("retention", "compact", "ship_interval", "on_failure")
 
 
@@ -37,7 +37,7 @@ class PlannedChannel:
 
     config: ChannelConfig
     processor: type[BatchEventProcessor]
-    origin: str  # where the processor came from, in words
+    origin: str  # of the processor, in words
     options: object  # validated, for the processor's `open`
     coordinator: ZkCoordinator
     subscriber: SubscriberRef | None = None  # None: the channel is no subscription
@@ -45,7 +45,7 @@ class PlannedChannel:
     base: Mapping[str, Any] = field(default_factory=dict, repr=False)
     #: Its access to Kafka: its clients are replaced when that changes.
     kafka: Any = field(default=None, repr=False)
-    #: What stands for the content of the files that its options name.
+    #: A digest of the files that its options name.
     files: str = ""
 
     def registration(self) -> dict[str, Any]:
@@ -61,11 +61,11 @@ class Planned:
     """The channels of a configuration and its manifests."""
 
     channels: dict[str, PlannedChannel]
-    refused: tuple[RefusedManifest, ...]  # what of the manifests cannot be used; it stops alone
+    refused: tuple[RefusedManifest, ...]  # these cannot be used; each stops alone
 
 
 def plan_all(loaded: Loaded) -> Planned:
-    """Return what stands behind the names in each channel's configuration; connects to nothing.
+    """Return the plan of each channel; connects to nothing.
 
     Raises:
         ConfigError: the configuration itself, a plugin or its options cannot be used; a line for each problem.
@@ -97,28 +97,31 @@ def plan_all(loaded: Loaded) -> Planned:
 
 
 def plan_channels(loaded: Loaded) -> dict[str, PlannedChannel]:
-    """Return the channels that can be used. Raises ConfigError as `plan_all`."""
+    """Return the channels that can be used; raises ConfigError as `plan_all`."""
     return plan_all(loaded).channels
 
 
 def check_runs(planned: Planned, config: Config) -> None:
-    """Raise ConfigError if there is nothing to run, for no manifest can be used."""
+    """Raise ConfigError if no manifest can be used and nothing else runs."""
     if planned.refused and not planned.channels and config.ingress is None:
         problems = "\n".join(one.problem for one in planned.refused)
         raise ConfigError(f"{problems}\nno manifest can be used, and nothing else is configured to run")
 
 
 def standing(planned: PlannedChannel, config: Config, contents: Mapping[str, str]) -> PlannedChannel:
-    """Return a channel as it stands on the sections of `config`, and on what the files hold that they name."""
+    """Return the channel with its foundation.
+
+    It consists of sections of `config`, and of the contents of their files.
+    """
     kafka = (config.kafka, contents.get("kafka", ""))
     base: dict[str, Any] = {"zookeeper": config.zookeeper, "ledger": structure(config.ledger)}
-    if config.ledger.type == "kafka":  # what is on its way to it must have arrived before it is left
+    if config.ledger.type == "kafka":  # its in-flight lines must arrive before the channel leaves it
         base["kafka"] = kafka
     return replace(planned, base=base, kafka=kafka)
 
 
 def structure(ledger: LedgerConfig) -> Mapping[str, Any]:
-    """Return what of a ledger's configuration cannot change while something is written to it."""
+    """Return the ledger's keys that cannot change while lines are written."""
     return ledger.model_dump(exclude=set(LIVE_LEDGER_KEYS))
 
 
@@ -151,7 +154,7 @@ def _planned(name: str, channel: ChannelConfig, loaded: Loaded) -> PlannedChanne
 
 
 def _unread(channel: ChannelConfig, own_topics: Sequence[str], where: str) -> list[str]:
-    """Return what is wrong where the channel's pattern leaves out topics through which its processor sends itself records."""
+    """Return the problem of a pattern without the processor's own topics."""
     reads = chooser(channel.topics, channel.topics_pattern)
     missing = [topic for topic in own_topics if channel.topics_pattern is not None and not reads(topic)]
     if not missing:
@@ -163,7 +166,7 @@ def _unread(channel: ChannelConfig, own_topics: Sequence[str], where: str) -> li
 
 
 def fitted(channel: ChannelConfig, processor: type[BatchEventProcessor]) -> ChannelConfig:
-    """Return a channel's configuration with its processor's wishes for what is not configured."""
+    """Return a channel's configuration with its processor's default for `prefetch_bytes`."""
     wanted, reader = processor.prefetch_bytes, channel.reader
     if wanted is None or "prefetch_bytes" in reader.model_fields_set:
         return channel
@@ -184,7 +187,7 @@ def _subscribed(made: Subscription, loaded: Loaded) -> PlannedChannel:
 
 
 def tracing_problems(loaded: Loaded) -> list[str]:
-    """Return what is wrong with `tracing`, and with what its folders hold; nothing is made."""
+    """Return the problems of `tracing` and of the files in its folders."""
     try:
         settings_of(loaded.config.tracing)
     except ConfigError as error:
@@ -193,7 +196,10 @@ def tracing_problems(loaded: Loaded) -> list[str]:
 
 
 def _ledger_problems(planned: Mapping[str, PlannedChannel], loaded: Loaded) -> list[str]:
-    """Return which channels name the ledger's topic; a pattern does not mean it."""
+    """Return a problem for each channel that names the ledger's topic.
+
+    A pattern that matches the topic does not read it.
+    """
     ledger = loaded.config.ledger
     if ledger.type != "kafka":
         return []
@@ -206,7 +212,7 @@ def _ledger_problems(planned: Mapping[str, PlannedChannel], loaded: Loaded) -> l
 
 
 def ingress_problems(loaded: Loaded) -> list[str]:
-    """Return which of `ingress.pass_headers` never go on: listed in vain, they would be missed one day."""
+    """Return a problem for each of `ingress.pass_headers` that never goes on."""
     ingress = loaded.config.ingress
     return [
         f"{loaded.locate(f'ingress.pass_headers[{number}]')}: ingress.pass_headers: {pattern} is a credential, or belongs to one "
@@ -217,9 +223,10 @@ def ingress_problems(loaded: Loaded) -> list[str]:
 
 
 def _mirror_problems(planned: dict[str, PlannedChannel], loaded: Loaded, refused: list[RefusedManifest]) -> list[str]:
-    """Return which channels would overwrite each other's offsets: groups of the same topics with one mirror.
+    """Return which channels would overwrite each other's offsets.
 
-    Those that come from manifests are taken out of `planned`, and refused.
+    These are channels of different groups that read the same topics and mirror to one Kafka group. Those from manifests move
+    from `planned` to `refused`.
     """
     problems = []
     mirrors: dict[str, list[tuple[str, ChannelConfig]]] = {}
@@ -249,7 +256,7 @@ def _mirror_problems(planned: dict[str, PlannedChannel], loaded: Loaded, refused
 
 def _may_share_topics(one: ChannelConfig, other: ChannelConfig) -> bool:
     if one.topics_pattern is not None and other.topics_pattern is not None:
-        return True  # what they match is not known here
+        return True  # the topics that they match are not known here
     if one.topics_pattern is not None:
         one, other = other, one
     return any(map(chooser(other.topics, other.topics_pattern), one.topics))

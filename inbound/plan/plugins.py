@@ -1,4 +1,4 @@
-"""The classes behind names: shipped ones, entry points, `module:Class`."""
+"""Plugins are classes: shipped ones, entry points, `module:Class`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 from inspect import isasyncgenfunction, isgeneratorfunction
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -47,7 +48,7 @@ class Offer:
 
 
 def offers(group: str = GROUP) -> list[Offer]:
-    """Return the entry points of a group on the import path, in the order of their names."""
+    """Return the installed entry points of a group, ordered by name."""
     found = set()
     for point in entry_points(group=group):
         distribution = (
@@ -99,11 +100,13 @@ class FoundProcessor:
 
 
 def find_processor(name: str) -> FoundProcessor:
-    """Return the processor class that `name` stands for. inbound's own names go before those of distributions.
+    """Return the processor class that `name` stands for.
+
+    inbound's own names take precedence over those of distributions.
 
     Raises:
-        ConfigError: there is none, several are meant, it cannot be imported, or it is no BatchEventProcessor; the message
-            says which line failed.
+        ConfigError: there is none, several match, it cannot be imported, or it is no BatchEventProcessor; the message
+            names the line that failed.
     """
     if name in BUILT_IN:
         return FoundProcessor(_processor_class(name, load(BUILT_IN[name])), f"{BUILT_IN[name]}, part of inbound")
@@ -135,7 +138,7 @@ def _processor_class(name: str, found_class: type[BatchEventProcessor]) -> type[
 
 
 def _check_base(name: str, found: Any, base: type[Any], path: str, purpose: str) -> None:
-    """Raise ConfigError unless `found` is a class derived from `base` with all methods."""
+    """Raise ConfigError unless `found` is a concrete class derived from `base`."""
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ConfigError(f"{name} is {found!r}, not a {base.__name__}; derive it from {path}")
     missing = sorted(getattr(found, "__abstractmethods__", ()))
@@ -144,7 +147,7 @@ def _check_base(name: str, found: Any, base: type[Any], path: str, purpose: str)
 
 
 def _misuse(cls: Any) -> str | None:
-    """Return what is wrong with the attributes of a processor's class; None: nothing."""
+    """Return the problem of a processor class's attributes; None: there is none."""
     options, ahead = cls.Options, cls.prefetch_bytes
     if options is not None and not (isinstance(options, type) and issubclass(options, BaseModel)):
         return f"Options is a {type(options).__name__}, and no pydantic model; derive it from pydantic.BaseModel"
@@ -177,11 +180,10 @@ def made(channel: str, cls: type[BatchEventProcessor]) -> BatchEventProcessor:
 
 
 def coordinator_of(config: CoordinatorConfig, where: str, loaded: Loaded) -> ZkCoordinator:
-    """Return the coordinator that the configuration asks for at `where`, a dotted path.
+    """Return the coordinator that is configured at `where`, a dotted path.
 
     Raises:
-        ConfigError: a class of the user's cannot be used, or its options; with the place in the file, a line for each
-            problem.
+        ConfigError: a user's class or its options cannot be used; a line for each problem, with its place in the file.
     """
     if isinstance(config, DynamicCoordinatorConfig):
         return DynamicCoordinator()
@@ -221,7 +223,7 @@ def _made(name: str, cls: type[ZkCoordinator], options: Any) -> ZkCoordinator:
 
 
 def load(target: str, *, offered_by: str | None = None) -> Any:
-    """Import `module:Class`; `offered_by` is the distribution that names it, if one does.
+    """Import `module:Class`; `offered_by` is the distribution that names it.
 
     Raises:
         ConfigError: no such module or name, or the module's own code failed.
@@ -240,9 +242,9 @@ def load(target: str, *, offered_by: str | None = None) -> Any:
             f"{module_name} needs the module {error.name!r}, which is not installed ({_place(error)})"
         ) from None
     except Exception as error:
-        raise ConfigError(
-            f"{module_name} failed when imported: {type(error).__name__}: {error} ({_place(error)})"
-        ) from None
+        place = _place(error)
+        said = error.msg if isinstance(error, SyntaxError) and place.startswith(f"{error.filename}:") else error
+        raise ConfigError(f"{module_name} failed when imported: {type(error).__name__}: {said} ({place})") from None
     found: Any = module
     for part in attribute.split("."):
         if not hasattr(found, part):
@@ -256,7 +258,7 @@ def load(target: str, *, offered_by: str | None = None) -> Any:
 def options_of(
     cls: type[BatchEventProcessor] | type[ZkCoordinator], options: Mapping[str, Any], path: str, loaded: Loaded
 ) -> Any:
-    """Return the plugin's options, validated by its own model where it has one.
+    """Return the plugin's options, validated by its model if it has one.
 
     Raises:
         ConfigError: a line for each problem, with its place in the file.
@@ -265,6 +267,9 @@ def options_of(
 
 
 def _place(error: BaseException) -> str:
+    """Return an error's file and line; an unparsed file has no frame."""
+    if isinstance(error, SyntaxError) and Path(error.filename or "").is_file():
+        return f"{error.filename}:{error.lineno or 1}"
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "no place known"
 
@@ -276,8 +281,11 @@ Schema = dict[str, Any]
 
 
 def configuration_schema() -> Schema:
-    """Return the schema of `inbound.yaml`. Bounds of durations and sizes stand in `$comment`: see `with_units`."""
-    options = {name: model for name in BUILT_IN if (model := options_model(find_processor(name).cls)) is not None}
+    """Return the schema of `inbound.yaml`.
+
+    Bounds of durations and sizes stand in `$comment`: see `with_units`.
+    """
+    options = {name: model for name in BUILT_IN if (model := find_processor(name).cls.Options) is not None}
     references, definitions = schemas_of([Config, SubscriptionOptions, *options.values()])
     subscriptions = definitions["ChannelConfig"]["properties"]["subscriptions"]
     subscriptions["patternProperties"] = dict.fromkeys(
@@ -299,13 +307,13 @@ def configuration_schema() -> Schema:
 
 
 def options_schema(cls: type[BatchEventProcessor], name: str) -> Schema:
-    """Return the schema of a processor's `options`; without a model of its own it takes anything.
+    """Return the schema of a processor's `options`; without a model, anything passes.
 
     Raises:
-        ConfigError: a field of the model is of a type that JSON Schema knows nothing of.
+        ConfigError: a field's type has no JSON Schema.
     """
     head = {"$schema": DIALECT, "title": f"options of {name}"}
-    model = options_model(cls)
+    model = cls.Options
     if model is None:
         return {**head, "type": "object", "description": f"{name} has no `Options` model, so nothing is checked."}
     try:
@@ -315,8 +323,3 @@ def options_schema(cls: type[BatchEventProcessor], name: str) -> Schema:
         raise ConfigError(
             f"{name}: {model.__name__} has no JSON Schema: {reason}; give the field pydantic's WithJsonSchema"
         ) from None
-
-
-def options_model(cls: type[BatchEventProcessor]) -> type[BaseModel] | None:
-    """Return the model that a processor's options are validated by, if it has one."""
-    return cls.Options if isinstance(cls.Options, type) and issubclass(cls.Options, BaseModel) else None

@@ -1,4 +1,4 @@
-"""Resets: their RefMapper, what they can name, and `ResetOffset` manifests."""
+"""Resets come from `ResetOffset` manifests; a RefMapper resolves their references."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from inbound.plan.subscriptions import plain_channels, read_subscriptions
 
 
 def command_of(manifest: ResetManifest, mapper: RefMapper, *, created: float, by: str) -> ResetCommand:
-    """Return the reset that a manifest asks for; `created` is in seconds since 1970.
+    """Return the reset of a manifest; `created` is in seconds since 1970.
 
-    The same manifest always gives the same name, and a name is used once: however many members submit it, and however
-    often, it is carried out once. Another content, uid or generation is another reset.
+    The same manifest always gives the same name, and a name is used once: the reset runs once, however many members submit
+    it. Another content, uid or generation is another reset.
 
     Raises:
         ConfigError: the manifest cannot be used.
-        UnknownRefError: it names something that is not known.
+        UnknownRefError: its reference is unknown.
     """
     if manifest.reset is None:
         raise ConfigError(manifest.problem or f"{manifest.where}: {manifest.name} cannot be used")
     reset = manifest.reset
     given, time = reset.spec.ref, reset.spec.offset.time
-    # An object of Kubernetes is in the reset's namespace, if it names no other one.
+    # A Kubernetes object is in the reset's namespace unless it names another one.
     namespace = given.namespace or (reset.metadata.namespace if given.apiVersion else None)
     ref = Ref(kind=given.kind, name=given.name, namespace=namespace, api_version=given.apiVersion)
     to = To(time) if time in (To.EARLIEST.value, To.LATEST.value) else To.TIME
@@ -50,7 +50,7 @@ def command_of(manifest: ResetManifest, mapper: RefMapper, *, created: float, by
 
 
 def name_of(reset: ResetOffset) -> str:
-    """Return the name of a manifest's reset: `<namespace>.<name>.<what stands for its content>`."""
+    """Return the name of a manifest's reset: `<namespace>.<name>.<digest of its content>`."""
     metadata = reset.metadata
     content = [metadata.uid, metadata.generation, reset.spec.model_dump(mode="json")]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -86,7 +86,7 @@ def ref_mapper_of(loaded: Loaded) -> RefMapper:
 
 
 def known_of(loaded: Loaded) -> Known:
-    """Return what there is that a reset can name.
+    """Return the channels and subscriptions that a reset can name.
 
     Raises:
         ConfigError: the subscriptions cannot be used; a line for each problem.
@@ -113,7 +113,7 @@ def known_of(loaded: Loaded) -> Known:
 
 
 def _subscriptions(loaded: Loaded) -> dict[tuple[str, str], KnativeSubscription]:
-    """Return Knative's subscriptions: as their channels name them, and as their own manifests say, which go before."""
+    """Return Knative's subscriptions; their own manifests take precedence over their channels'."""
     found = {}
     for manifest in loaded.manifests:
         metadata = manifest.channel.metadata
@@ -132,7 +132,7 @@ def _subscriptions(loaded: Loaded) -> dict[tuple[str, str], KnativeSubscription]
 
 
 def _factory(name: str) -> RefMapperFactory:
-    """Return what `name` stands for.
+    """Return the factory of RefMappers called `name`.
 
     Raises:
         ConfigError: there is no such module, class or entry point, or it cannot be called.

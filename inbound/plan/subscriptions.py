@@ -1,4 +1,4 @@
-"""Subscriptions: each subscriber as a channel of its own."""
+"""Each subscription is a channel of its own, with the dispatcher."""
 
 from __future__ import annotations
 
@@ -6,42 +6,24 @@ import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import Field, ValidationError
 
 from inbound.config import ChannelConfig, ChannelManifest, Loaded, ManifestOrigin, RefusedManifest, validation_problems
 from inbound.config.channel_models import DISPATCH
-from inbound.config.document import resolve
-from inbound.config.http_values import AUDIENCE
-from inbound.config.loader import validated
-from inbound.config.manifest_models import ANNOTATION, KnativeDelivery, Subscriber
+from inbound.config.manifest_models import Subscriber
 from inbound.config.values import WRITTEN, PathPart, whole
 from inbound.errors import ConfigError
-from inbound.plan.destinations import dead_letter_sink, posted_to
-from inbound.processors.dispatch.options import DeliverySpec, DispatchOptions
+from inbound.plan.destinations import posted_to
+from inbound.plan.manifest_options import Given, check_defaults, dispatch_options, options_given
+from inbound.processors.dispatch.options import DispatchOptions
 
 _ITS_OWN = "each subscription needs its own, for a group shares its events out"
-#: What an annotation may say, of all subscribers of a channel (`inbound.dev/ordering`) or of one (`inbound.dev/ordering.<uid>`).
-#: No option that names a file: the right to write a manifest is no right to have files read.
-ANNOTATIONS = (
-    "batch",
-    "connect_timeout",
-    "connections",
-    "filters",
-    "limits",
-    "max_in_flight",
-    "mode",
-    "on_undecodable",
-    "ordering",
-)
-#: What else of a subscriber goes to the dispatcher under the same name; audiences where the options say where their tokens are.
-_CERTIFICATES, _AUDIENCES = ("subscriberCACerts", "replyCACerts"), ("subscriberAudience", "replyAudience")
-_FORMATS = {"json": "structured", "binary": "binary"}
 
 
 class SubscriptionOptions(DispatchOptions):
-    """A subscriber under `subscriptions`: what the dispatcher takes, and whose subscription it is."""
+    """A subscriber under `subscriptions` has the dispatcher's options and an identity."""
 
     uid: PathPart | None = Field(default=None, description="its name in the status; default: channel.subscription")
     generation: Annotated[int, whole(0)] | None = Field(
@@ -53,11 +35,11 @@ class SubscriptionOptions(DispatchOptions):
 
 @dataclass(frozen=True)
 class SubscriberRef:
-    """Which subscriber, in which of its versions."""
+    """A version of a subscriber."""
 
     uid: str
     generation: int | None
-    digest: str  # of the options: what members compare where no generation is given
+    digest: str  # of the options: members compare it where no generation is given
 
 
 @dataclass(frozen=True)
@@ -84,11 +66,11 @@ class Subscriptions:
 def read_subscriptions(loaded: Loaded) -> Subscriptions:
     """Return every subscription; connects to nothing.
 
-    What of the manifests cannot be used stops alone. Of subscribers of manifests that share a name or a group none counts: which
-    of them is meant is unknown. What the configuration itself says goes before them.
+    A manifest that cannot be used stops alone. Subscribers of manifests that share a name or a group are all refused: which of
+    them is meant is unknown. The configuration itself takes precedence over manifests.
 
     Raises:
-        ConfigError: what the configuration itself says cannot be used: a line for each problem, with its place in the file.
+        ConfigError: the configuration itself cannot be used; a line for each problem, with its place in the file.
     """
     problems: list[str] = []
     plain = plain_channels(loaded)
@@ -104,7 +86,7 @@ def read_subscriptions(loaded: Loaded) -> Subscriptions:
         groups[made.config.group] = f"subscription {made.name}"
     if problems:
         raise ConfigError("\n".join(problems))
-    _check_defaults(loaded)
+    check_defaults(loaded)
     refused = list(loaded.refused)
     for origin, made in _alone(list(_from_manifests(loaded, refused)), refused):
         if (problem := _taken(made, names, groups)) is not None:
@@ -126,7 +108,7 @@ def _taken(made: Subscription, names: Collection[str], groups: Mapping[str, str]
 
 
 def sink_problem(channel: ChannelConfig, options: object) -> str | None:
-    """Return why a dispatcher's events cannot go to its dead letter sink: its channel reads it. None: they can."""
+    """Return the problem of a dead letter sink that its channel reads."""
     sink = options.delivery.deadLetterSink if isinstance(options, DispatchOptions) else None
     problem = channel.circle(sink.topic) if sink is not None and sink.topic is not None else None
     return None if problem is None else f"delivery.deadLetterSink: {problem}"
@@ -142,7 +124,10 @@ def plain_channels(loaded: Loaded) -> dict[str, ChannelConfig]:
 
 
 def _retry_topics(channel: ChannelConfig) -> tuple[str, ...]:
-    """Return the topics in which events of a plain channel wait to be dispatched again; none where its options are wrong."""
+    """Return the topics of a plain dispatcher's delayed retries.
+
+    There is none if its options are wrong.
+    """
     if channel.processor.type != DISPATCH.type:
         return ()
     try:
@@ -152,7 +137,7 @@ def _retry_topics(channel: ChannelConfig) -> tuple[str, ...]:
 
 
 def with_topics(channel: ChannelConfig, topics: Iterable[str]) -> ChannelConfig:
-    """Return a channel that reads these topics too; one that reads by a pattern stays as it is."""
+    """Return the channel, reading `topics` too, unless it reads by a pattern."""
     more = [topic for topic in topics if topic not in channel.topics]
     if not more or channel.topics_pattern is not None:
         return channel
@@ -160,7 +145,7 @@ def with_topics(channel: ChannelConfig, topics: Iterable[str]) -> ChannelConfig:
 
 
 def channels_of(loaded: Loaded) -> dict[str, ChannelConfig]:
-    """Return all channels as they run: each subscription is one.
+    """Return all channels that run; each subscription is one.
 
     Raises:
         ConfigError: as `read_subscriptions`.
@@ -169,7 +154,7 @@ def channels_of(loaded: Loaded) -> dict[str, ChannelConfig]:
     return {**plain_channels(loaded), **{name: made.config for name, made in found.items()}}
 
 
-# -- the configuration's own -----------------------------------------------------------------------------------------
+# -- of the configuration itself -------------------------------------------------------------------------------------
 
 
 def _from_channels(loaded: Loaded, problems: list[str]) -> Iterator[Subscription]:
@@ -181,57 +166,36 @@ def _from_channels(loaded: Loaded, problems: list[str]) -> Iterator[Subscription
             except ConfigError as error:
                 problems.append(str(error))
                 continue
-            dispatch = _dispatch_options(options)
+            values = {key: getattr(options, key) for key in DispatchOptions.model_fields}
+            dispatch = DispatchOptions.model_construct(options.model_fields_set & values.keys(), **values)
             reads = with_topics(channel, dispatch.retry_topics)
-            values = reads.model_copy(
+            config = reads.model_copy(
                 update={"subscriptions": {}, "group": options.group or f"{channel.group}.{short}"}
             )
             ref = _ref(options.uid or f"{name}.{short}", options.generation, dispatch)
-            yield Subscription(f"{name}.{short}", values, dispatch, ref, loaded.locate(where), f"channels.{name}")
-
-
-def _dispatch_options(options: SubscriptionOptions) -> DispatchOptions:
-    values = {key: getattr(options, key) for key in DispatchOptions.model_fields}
-    return DispatchOptions.model_construct(options.model_fields_set & values.keys(), **values)
+            yield Subscription(f"{name}.{short}", config, dispatch, ref, loaded.locate(where), f"channels.{name}")
 
 
 def _ref(uid: str, generation: int | None, options: DispatchOptions) -> SubscriberRef:
     return SubscriberRef(uid, generation, f"{zlib.crc32(options.model_dump_json().encode()):08x}")
 
 
-# -- Knative's -------------------------------------------------------------------------------------------------------
+# -- of Knative's manifests ------------------------------------------------------------------------------------------
 
 
-#: Where a subscriber stands in the manifests, and its channel.
+#: The subscriber's place in the manifests, and its channel.
 _Read: TypeAlias = tuple[ManifestOrigin, Subscription]
-
-
-@dataclass(frozen=True)
-class _Shared:
-    """What a channel says for all of its subscribers."""
-
-    options: Mapping[str, Any]  # those that annotations give
-    delivery: Mapping[str, Any]  # without a sink
-
-
-def _check_defaults(loaded: Loaded) -> None:
-    """Raise ConfigError if what the configuration says for the subscribers of all manifests cannot be used."""
-    options = dict(loaded.config.manifests.options)
-    if isinstance(options.get("delivery"), dict):
-        options["delivery"] = {key: value for key, value in options["delivery"].items() if key != "format"}
-    loaded.validate(DispatchOptions, "manifests.options", {**options, "subscriberUri": "http://localhost"})
 
 
 def _from_manifests(loaded: Loaded, refused: list[RefusedManifest]) -> Iterator[_Read]:
     names = {manifest.name: manifest.channel.metadata for manifest in loaded.manifests}
     topics = {name: _topic(loaded, metadata.namespace, metadata.name) for name, metadata in names.items()}
-    for one in loaded.refused:  # its topic is known, and stays one to dead-letter to
+    for one in loaded.refused:  # its topic is known, and stays a possible dead letter sink
         if one.channel is not None and one.namespace and one.name:
             topics.setdefault(one.channel, _topic(loaded, one.namespace, one.name))
     for manifest in loaded.manifests:
         try:
-            delivery = _delivery(manifest, manifest.at("spec.delivery"), manifest.channel.spec.delivery)
-            shared = _Shared(_annotations(manifest), delivery)
+            shared = options_given(manifest, manifest.at("spec.delivery"), manifest.channel.spec.delivery)
         except ConfigError as error:
             whole = _origin(manifest, manifest.at("metadata.name"), "")
             refused.append(replace(whole.refused(str(error)), path=None, uid=None))
@@ -242,7 +206,7 @@ def _from_manifests(loaded: Loaded, refused: list[RefusedManifest]) -> Iterator[
                 made = _from_manifest(loaded, manifest, path, posted_to(subscriber), topics, shared)
             except ConfigError as error:
                 problem = str(error)
-                if subscriber.subscriberUri is None:  # what is wrong with it stands there
+                if subscriber.subscriberUri is None:  # the manifest has a reply alone
                     problem = problem.replace(f"{path}.subscriber", f"{path}.reply")
                 refused.append(origin.refused(problem))
             else:
@@ -250,7 +214,7 @@ def _from_manifests(loaded: Loaded, refused: list[RefusedManifest]) -> Iterator[
 
 
 def _alone(read: list[_Read], refused: list[RefusedManifest]) -> Iterator[_Read]:
-    """Yield those that share neither name nor group with another one; refuse the others, each with the name of that one."""
+    """Yield the subscriptions whose name and group are unique; refuse the others."""
     names, groups = defaultdict[str, list[Subscription]](list), defaultdict[str, list[Subscription]](list)
     for _, made in read:
         names[made.name].append(made)
@@ -286,7 +250,7 @@ def _from_manifest(
     path: str,
     subscriber: Subscriber,
     topics: Mapping[str, str],
-    shared: _Shared,
+    shared: Given,
 ) -> Subscription:
     metadata, places = manifest.channel.metadata, manifest.places
     config = loaded.config.manifests
@@ -295,7 +259,7 @@ def _from_manifest(
         raise ConfigError(
             f"{where}: {path}: needs a subscriberUri, or a replyUri, which events themselves are posted to"
         )
-    options = _options(loaded, manifest, path, subscriber, topics, shared)
+    options = dispatch_options(loaded, manifest, path, subscriber, topics, shared)
     group = config.group.format(namespace=metadata.namespace, name=metadata.name, uid=subscriber.uid)
     settings = {key: getattr(config.settings, key) for key in config.settings.model_fields_set | {"workers"}}
     try:
@@ -312,76 +276,3 @@ def _from_manifest(
         raise ConfigError("\n".join(lines)) from None
     ref = _ref(subscriber.uid, subscriber.generation, options)
     return Subscription(f"{manifest.name}.{subscriber.uid}", channel, options, ref, where, "manifests.settings")
-
-
-def _options(
-    loaded: Loaded,
-    manifest: ChannelManifest,
-    path: str,
-    subscriber: Subscriber,
-    topics: Mapping[str, str],
-    shared: _Shared,
-) -> DispatchOptions:
-    own = _delivery(manifest, f"{path}.delivery", subscriber.delivery)
-    its_own = _annotations(manifest, subscriber.uid)
-    given: dict[str, Any] = {**loaded.config.manifests.options, **shared.options, **its_own}
-    has_tokens = str(given.get("token_file", "")).endswith(f"/{AUDIENCE}")
-    delivery = {**given.get("delivery", {}), **shared.delivery, **own}
-    if (sink := dead_letter_sink(manifest, path, subscriber, topics)) is not None:
-        delivery["deadLetterSink"] = sink if has_tokens else {key: sink[key] for key in sink if key != "audience"}
-    if (format := delivery.pop("format", None)) is not None:
-        given["mode"] = format
-    given |= {"subscriberUri": subscriber.subscriberUri, "delivery": delivery}
-    if subscriber.replyUri is not None:
-        given["replyUri"] = subscriber.replyUri
-    for key in _CERTIFICATES + (_AUDIENCES if has_tokens else ()):
-        if (value := getattr(subscriber, key)) is not None:
-            given[key] = value
-    try:
-        return DispatchOptions.model_validate(given, context=WRITTEN)
-    except ValidationError as error:
-
-        def locate(name: str) -> str:
-            key = name.removeprefix(f"{path}.").partition(".")[0].partition("[")[0]
-            if key in its_own:
-                return manifest.places.locate(manifest.at(f"metadata.annotations.{ANNOTATION}{key}.{subscriber.uid}"))
-            if key in shared.options:
-                return manifest.places.locate(manifest.at(f"metadata.annotations.{ANNOTATION}{key}"))
-            if key in loaded.config.manifests.options and name not in manifest.places.where:
-                return loaded.locate(f"manifests.options.{key}")
-            return manifest.places.locate(name)
-
-        raise ConfigError("\n".join(validation_problems(error, path, locate, model=DispatchOptions))) from None
-
-
-def _delivery(manifest: ChannelManifest, path: str, said: KnativeDelivery | None) -> dict[str, Any]:
-    """Return what one `delivery` says, checked, but for its sink; the keys that it does not have are not in it."""
-    given = {} if said is None else said.model_dump(exclude_none=True)
-    result = {key: value for key, value in given.items() if key not in ("deadLetterSink", "format")}
-    format, where = given.get("format"), f"{path}.format"
-    mode = _FORMATS.get(str(format).lower())
-    if format is not None and mode is None:
-        raise ConfigError(f"{manifest.places.locate(where)}: {where}: need one of json, binary, got {format!r}")
-    validated(DeliverySpec, path, result, manifest.places)
-    return result if mode is None else {**result, "format": mode}
-
-
-def _annotations(manifest: ChannelManifest, uid: str = "") -> dict[str, Any]:
-    """Return the options that annotations give to all subscribers, or to the one of this uid alone, read as YAML reads them.
-
-    Raises:
-        ConfigError: one of them names no option.
-    """
-    found = {}
-    for name, value in manifest.annotations().items():
-        key, _, of = name.partition(".")
-        if of != uid:
-            continue
-        where = manifest.at(f"metadata.annotations.{ANNOTATION}{name}")
-        if key not in ANNOTATIONS:
-            raise ConfigError(f"{manifest.places.locate(where)}: {where}: unknown; allowed: {', '.join(ANNOTATIONS)}")
-        try:
-            found[key] = resolve(value) if isinstance(value, str) else value
-        except ConfigError as error:
-            raise ConfigError(f"{manifest.places.locate(where)}: {where}: {error}") from None
-    return found

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: How often subscriptions look at how they do, in seconds.
+#: Seconds between refreshes of the subscriptions' reports.
 REPORT_EVERY = 0.5
 
 
@@ -79,13 +79,13 @@ class Application:
         clock: Clock | None = None,
         idle: bool = False,
     ) -> None:
-        """Make everything; connect to nothing yet.
+        """Make all parts; connect to nothing yet.
 
-        `spool_dir` is where a ledger behind a URI is written to first, unless the configuration names a folder; default:
-        beside `lock_dir`. `index` is this process's number under `run --processes`; it is appended to fixed consumer ids. `listen`
-        overrides the admin address. `source` returns each new configuration; without one the process keeps its first.
-        `watch` makes what reports changes in folders at once, given a function to call; `makers` make parts of any
-        configuration. `idle`: the process may begin without channels, where no manifest can be used yet.
+        `spool_dir` is where a ledger behind a URI is written to first, unless the configuration names a folder;
+        default: beside `lock_dir`. `index` is this process's number under `run --processes`; it is appended to fixed
+        consumer ids. `listen` overrides the admin address. `source` returns each new configuration; without one the
+        process keeps its first. `watch` makes a folder watch from a function to call at changes; `makers` make the
+        parts of any configuration. `idle`: the process may begin without channels, where no manifest can be used yet.
 
         Raises:
             ConfigError: a plugin or its options cannot be used, or the ledger's URI; or there is nothing to run.
@@ -103,7 +103,7 @@ class Application:
         self._over = Latch()
         self._makers = makers or Makers()
         self._rights = self._makers.token(config.admin), self._makers.policy(config.admin)
-        self._intake = Intake(self._makers.ingress, config, self._clock, self._stopping, self._stopping.is_set)
+        self._intake = Intake(self._makers.ingress, begun, self._clock, self._stopping, self._stopping.is_set)
         self.profiles = Profiles(self._makers.profiling, config)
         self.tracing = self._makers.tracing or ProcessTracing()
         self._report_at = 0.0
@@ -114,7 +114,6 @@ class Application:
         self._ledger = LedgerSection(config, spool, self._clock, self.running.uses, self._write_ledger)
         self._listener: AdminListener | None = None
         self._shared: Shared | None = None  # the event loop and readers that channels of dispatchers share
-        #: Knows the state of each partition, and which are stalled.
         self.detector = StallDetector(lambda: self.channels, self._clock, config.explain.interval)
         self._watching = Driver("stall-detector", self.detector, Wakeup(), self._clock)
         sections = [
@@ -140,7 +139,10 @@ class Application:
     # -- life --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Open the processors and start all threads. ZooKeeper and Kafka need not be there yet."""
+        """Open the processors and start all threads.
+
+        ZooKeeper and Kafka may still be unavailable.
+        """
         self._listener = AdminListener(
             self._admin_server, self.reconfiguration.config, *self._rights,
             read_token=self._makers.token, read_policy=self._makers.policy,
@@ -165,46 +167,46 @@ class Application:
 
     @property
     def channels(self) -> list[InboundKafkaChannel]:
-        """The channels as they run now. Any thread."""
+        """The running channels. Any thread."""
         return self.running.channels
 
     @property
     def admin(self) -> AdminServer | None:
-        """The admin listener as it is now; None: before `start`. Any thread."""
+        """The current admin listener; None: before `start`. Any thread."""
         return self._listener.server if self._listener is not None else None
 
     @property
     def coordination(self) -> Coordination:
-        """The connection to ZooKeeper that new channels use, and its threads. Any thread."""
+        """The ZooKeeper connection of new channels, and its threads. Any thread."""
         return self._zookeeper.current
 
     def _stepped(self, coordination: Coordination) -> None:
-        """End the process after a fatal step of its controller. The controller's thread."""
+        """Act on the controller's step: a fatal one ends the process."""
         if coordination is not self.coordination:
             return
         if coordination.controller.fatal is not None:
             self._over.set()
         now = self._clock.now()
-        if now >= self._report_at:  # the session is kept alive, so that this comes by often enough
+        if now >= self._report_at:  # heartbeats keep the session alive, so that steps come often enough
             self._report_at = now + REPORT_EVERY
             for channel in self.running.on(coordination):
                 channel.report()
 
     def request_stop(self) -> None:
-        """Begin a graceful stop; `wait` returns. May be called by a signal handler."""
+        """Begin a graceful stop; `wait` returns. A signal handler may call it."""
         self._over.set()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Block until a stop is asked for, or something fatal happened. Returns whether that is so."""
+        """Block until a stop or a fatal error. Returns whether one came."""
         return self._over.wait(seconds)
 
     def stop(self, *, at_once: Callable[[], bool] = lambda: False) -> InboundError | None:
-        """Stop gracefully: finish batches, commit, release, leave; then close everything.
+        """Stop gracefully: finish batches, commit, release, leave; then close all parts.
 
-        Bounded by the channels' `shutdown_timeout`; `at_once` is asked again and again, and cuts it short.
+        Bounded by the channels' `shutdown_timeout`; `at_once` is polled, and cuts it short.
 
         Returns:
-            The error that made the process stop; None if it was asked to.
+            The error that made the process stop; None if a stop was requested.
         """
         self._stopping.set()
         self.profiles.interrupt()
@@ -370,7 +372,7 @@ class Application:
             started=self._started,
             topics=config.topics,
             coordinator=planned.registration(),
-            admin=self.admin.url if self.admin is not None else None,  # of who is added while the process runs
+            admin=self.admin.url if self.admin is not None else None,  # of channels added at runtime
             lock=lock.token if lock else None,
         )
         client_id = f"inbound-{name}-{consumer_id}"
@@ -384,7 +386,7 @@ class Application:
             if shared is None:
                 return connector(one.reader, kafka, client_id=client_id, isolation=one.isolation)
             make = connector(one.reader, kafka, client_id=f"inbound-shared-{os.getpid()}", isolation=one.isolation)
-            # With the content of the files that `kafka` names: when it changes, clients are made again, as everywhere.
+            # With the content of the files that `kafka` names: a change makes new clients, as everywhere.
             return shared.reading.connector(repr((one.reader, planned.kafka or kafka, one.isolation)), make)
 
         def connect_mirror(planned: PlannedChannel) -> Connect:
@@ -423,7 +425,7 @@ class Application:
 
     def _identity(self, config: ChannelConfig) -> tuple[str, IdLock | None]:
         if config.consumer_id is None:
-            # No two live processes have the same.
+            # Unique among live processes.
             return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}", None
         consumer_id = config.consumer_id if self._index is None else f"{config.consumer_id}-{self._index}"
         return consumer_id, IdLock(self._lock_dir, config.group, consumer_id)

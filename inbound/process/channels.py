@@ -15,9 +15,9 @@ from inbound.channel.kafka_channel import InboundKafkaChannel
 from inbound.clock import Clock
 from inbound.config import ChannelConfig
 from inbound.controller.kafka_controller import KafkaController
-from inbound.coordinators.members import SubscriberSaid
 from inbound.coordinators.nodes import MemberInfo
 from inbound.coordinators.paths import path_part
+from inbound.coordinators.subscriber_status import SubscriberSaid
 from inbound.coordinators.zookeeper import Call
 from inbound.errors import ConfigError, ConsumerIdTakenError, InboundError
 from inbound.kafka.base import LogClient
@@ -38,8 +38,8 @@ from inbound.processors.base import BatchEventProcessor
 class IdLock:
     """A lock file that the process holds; the kernel frees it.
 
-    With it, a restarted process knows that its predecessor is dead, and takes over at once instead of waiting for the
-    session to expire.
+    It proves to a restarted process that its predecessor is dead: the process takes over at once, without waiting for
+    the session to expire.
     """
 
     def __init__(self, directory: Path, group: str, consumer_id: str) -> None:
@@ -63,7 +63,7 @@ class IdLock:
         self.token = f"{_boot_id()}:{stat.st_dev}:{stat.st_ino}"
 
     def proves_dead(self, info: MemberInfo) -> bool:
-        """Whether the process that wrote `info` held this very file, which we hold now."""
+        """Whether the process that wrote `info` held this same file."""
         return info.lock == self.token
 
     def close(self) -> None:
@@ -89,29 +89,29 @@ class Running:
     controller: KafkaController
     outlets: Outlets | None = None  # its producers
     lock: IdLock | None = None
-    #: Returns what makes the client to read with, as Kafka is reached now.
+    #: Returns a maker of the reading client, with the current settings of Kafka.
     connect: Callable[[PlannedChannel], Callable[[], LogClient]] | None = None
-    #: The same for the client that offsets are mirrored with.
+    #: The same for the mirror's client.
     connect_mirror: Callable[[PlannedChannel], Connect] | None = None
-    #: It uses these, so they are kept open.
+    #: In use, and so kept open.
     coordination: Coordination | None = None
     ledgers: Ledgers | None = None
     leaving: Call[None] | None = None
-    overdue: float = float("inf")  # when to mention that it is still leaving
+    overdue: float = float("inf")  # when to log that it is still leaving
 
     def close(self) -> None:
-        """Close the channel; it has left its group, or the process ends."""
+        """Close the channel after it left its group, or at the end."""
         self.channel.close()
         if self.outlets is not None:
             self.outlets.close()
 
     def leave(self) -> Call[None]:
-        """Let the channel leave its group, if it does not leave yet; the process ends."""
+        """Let the channel leave its group at the process's end, once."""
         channel = self.channel
         return self.leaving or channel.tasks.spawn(channel.leave_group(), f"leaving of {channel.name}")
 
     def unlock(self) -> None:
-        """Let others have the consumer id; nothing in ZooKeeper is ours any more."""
+        """Free the consumer id: no node in ZooKeeper is ours any more."""
         if self.lock is not None:
             self.lock.close()
 
@@ -119,8 +119,8 @@ class Running:
 def collect_all() -> None:
     """Free the memory of closed channels.
 
-    The parts of a channel know each other, and the collector is set to come by rarely, and not at all to what was there when
-    the process began.
+    The parts of a channel refer to each other, and the garbage collector is set to run rarely, and never over objects
+    from the process's start.
     """
     gc.unfreeze()
     gc.collect()
@@ -130,7 +130,7 @@ def collect_all() -> None:
 class RunningChannels(Channels):
     """Makes, edits and removes channels.
 
-    One thread at a time, but for `channels` and `configs`, which any may read.
+    One thread at a time, but any for `channels` and `configs`.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class RunningChannels(Channels):
         *,
         collect: Callable[[], None] = collect_all,
     ) -> None:
-        """`make` makes a channel, not opened. It raises ConfigError or ConsumerIdTakenError where it cannot.
+        """`make` makes a channel, unopened; it raises ConfigError or ConsumerIdTakenError.
 
         `collect` is called after channels were closed.
         """
@@ -153,7 +153,7 @@ class RunningChannels(Channels):
         self.configs: dict[str, ChannelConfig] = {}
 
     def make(self, name: str, planned: PlannedChannel) -> Running:
-        """Make a channel that does nothing yet: `open` it, `start` it, let it `join`."""
+        """Make an inactive channel: `open` it, `start` it, let it `join`."""
         running = self._make(name, planned)
         running.channel.membership.report.serves = said(planned.subscriber)
         self._running[name] = running
@@ -162,10 +162,10 @@ class RunningChannels(Channels):
         return running
 
     def add(self, name: str, planned: PlannedChannel) -> None:
-        """Make a channel and let it take part.
+        """Make a channel, and have it join its group.
 
         Raises:
-            ConfigError: it cannot be made, or its processor not be opened; it is gone again.
+            ConfigError: the channel cannot be made, or its processor not be opened; it is removed again.
             ConsumerIdTakenError: another process has its consumer id.
         """
         running = self.make(name, planned)
@@ -181,10 +181,10 @@ class RunningChannels(Channels):
         log.info("channel %s: added", name)
 
     def edit(self, name: str, planned: PlannedChannel) -> None:
-        """Give a channel other settings that it can take in; it keeps its partitions.
+        """Apply other settings to a channel, which keeps its partitions.
 
         Raises:
-            ConfigError: its processor cannot use the options; it goes on as it was.
+            ConfigError: its processor cannot use the options; it goes on as before.
         """
         running = self._running[name]
         before, channel, ref = running.planned, running.channel, planned.subscriber
@@ -224,7 +224,7 @@ class RunningChannels(Channels):
             raise ConfigError(_not_opened(channel, planned.processor, error)) from None
 
     def troubles(self, sections: Collection[str]) -> list[str]:
-        """Return why channels that stay do not work with the new settings of ZooKeeper or Kafka."""
+        """Return why channels fail with new settings of ZooKeeper or Kafka."""
         found = []
         for name, running in self._running.items():
             if running.leaving is not None:
@@ -237,11 +237,11 @@ class RunningChannels(Channels):
         return found
 
     def uses(self, thing: object) -> bool:
-        """Whether a channel, maybe a leaving one, uses a connection to ZooKeeper, or ledgers."""
+        """Whether a channel, maybe a leaving one, uses a connection or ledgers."""
         return any(thing is running.coordination or thing is running.ledgers for running in self._running.values())
 
     def remove(self, name: str) -> None:
-        """Let a channel leave its group gracefully; `finish` closes it when it has left."""
+        """Let a channel leave its group gracefully; `finish` closes it afterwards."""
         running = self._running[name]
         channel = running.channel
         channel.removed = True
@@ -251,8 +251,8 @@ class RunningChannels(Channels):
         log.info("channel %s: removed; batches in flight end, commits are written, partitions released", name)
 
     def finish(self) -> bool:
-        """Close channels that have left, and parts replaced by edits. Returns whether more is to come."""
-        # By name, and each in a call of its own: nothing here refers to a channel any more when its memory is collected.
+        """Close channels that have left. Returns whether some are not done."""
+        # By name, and each in its own call: no local variable refers to a channel when its memory is collected.
         names = list(self._running)
         more = [self._finish(name) for name in names]
         if len(self._running) < len(names):
@@ -281,7 +281,7 @@ class RunningChannels(Channels):
         return True
 
     def _is_cut_off(self, running: Running) -> bool:
-        """Whether a channel cannot report that it leaves: its ZooKeeper is unavailable, and is not ours any more.
+        """Whether a leaving channel has lost its retired ZooKeeper connection.
 
         Its owner nodes go with its session.
         """
@@ -298,7 +298,7 @@ class RunningChannels(Channels):
         return [running.channel for running in list(self._running.values()) if running.coordination is coordination]
 
     def all(self) -> list[Running]:
-        """Return every channel, those that are leaving too."""
+        """Return every channel, leaving ones too."""
         return list(self._running.values())
 
     def staying(self) -> dict[str, PlannedChannel]:
@@ -306,7 +306,7 @@ class RunningChannels(Channels):
         return {name: running.planned for name, running in self._running.items() if running.leaving is None}
 
     def leaving(self) -> dict[str, PlannedChannel]:
-        """Return the channels that are leaving: their names and groups are not free yet."""
+        """Return the leaving channels: their names and groups are still taken."""
         return {name: running.planned for name, running in self._running.items() if running.leaving is not None}
 
     async def _leave(self, running: Running) -> None:
@@ -322,7 +322,7 @@ class RunningChannels(Channels):
 
 
 def said(ref: SubscriberRef | None) -> SubscriberSaid | None:
-    """Return what a member that serves `ref` writes into its id node."""
+    """Return the subscription that a member writes to its id node."""
     return None if ref is None else SubscriberSaid(uid=ref.uid, generation=ref.generation, digest=ref.digest)
 
 
@@ -355,7 +355,7 @@ def _reading(planned: PlannedChannel) -> object:
 
 
 def report(channel: InboundKafkaChannel, call: Call[None]) -> None:
-    """Log the error of a channel that has left, if there was one."""
+    """Log a leaving channel's error, if there was one."""
     if not call.done:
         return
     try:

@@ -1,7 +1,7 @@
 """Reads groups' offsets at an interval, for scrapes without a replica.
 
-One look at a time, one each interval, however often the port is scraped: scrapes are answered with the last one. When a
-server does not answer, what depends on it is left out, and never shown as it was before.
+One look at a time, one each interval, however often the port is scraped: scrapes show the last one. When a
+server does not answer, its findings are left out, and never shown as they were before.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from inbound.runtime.signals import Latch
 
 log = logging.getLogger("inbound")
 
-#: How long ZooKeeper may take for one look, and Kafka, in seconds.
+#: Seconds that ZooKeeper and Kafka may each take for one look.
 ZOOKEEPER_SECONDS, KAFKA_SECONDS = 10.0, 10.0
 _THREAD = "offsets"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subjects:
-    """The groups and topics that are looked at."""
+    """The groups and topics whose offsets are read."""
 
     groups: Sequence[str] | None  # None: all that ZooKeeper has
     reads: Mapping[str, Reads]
@@ -40,7 +40,7 @@ class Subjects:
 
 
 class OffsetsExporter:
-    """Looks at offsets, and keeps the findings.
+    """Reads offsets, and keeps the findings.
 
     `run` on one thread until `stop`; `status` and `stop` from any.
     """
@@ -48,7 +48,10 @@ class OffsetsExporter:
     def __init__(
         self, zk: ZooKeeper, clock: Clock, subjects: Subjects, connect: Connect, *, interval: float, wakeup: Wakeup
     ) -> None:
-        """`zk` wakes `wakeup` when its connection changes; `interval` is in seconds, from begin to begin of looks."""
+        """Take `interval`, in seconds, from start to start of looks.
+
+        `zk` wakes `wakeup` when its connection changes.
+        """
         self._zk = zk
         self._clock = clock
         self._subjects = subjects
@@ -83,7 +86,7 @@ class OffsetsExporter:
                 client.close()
 
     def stop(self) -> None:
-        """Let `run` end, after the look under way. May be called by a signal's handler."""
+        """End `run` after the current look. A signal handler may call it."""
         self._stopping.set()
 
     def look(self) -> None:
@@ -130,7 +133,7 @@ class OffsetsExporter:
     def _ask_zookeeper(
         self, question: Callable[[], Coroutine[Call[Any], None, list[GroupSnapshot]]]
     ) -> list[GroupSnapshot]:
-        """Return the answer. Raises InboundError: there is none in time."""
+        """Return the answer. Raises InboundError: none came in time."""
         deadline = self._clock.now() + ZOOKEEPER_SECONDS
         while self._zk.connection is None:
             if self._stopping.is_set() or self._clock.now() >= deadline:
@@ -143,7 +146,7 @@ class OffsetsExporter:
             if call.done:
                 return call.result()
             if self._clock.now() >= deadline:
-                # What is still under way ends by its own time-out, on the next step.
+                # Requests in flight end by their own time-out, on the next step.
                 raise unavailable("the rest of a look")
             self._wakeup.wait(min(deadline, due if due is not None else deadline) - self._clock.now())
 
@@ -168,7 +171,7 @@ class OffsetsExporter:
         return ask_with(self._clients[way], topics, self._clock, KAFKA_SECONDS)
 
     def _tell(self) -> None:
-        """Log when a server goes away, and when it is back; once each."""
+        """Log once when a server becomes unavailable, and when it is back."""
         now = (self._found.zookeeper_problem, self._found.kafka_problem)
         for what, before, after in zip(("ZooKeeper", "Kafka"), self._told, now, strict=True):
             if after is not None and before is None:

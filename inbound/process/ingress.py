@@ -23,9 +23,9 @@ from inbound.process.sections import Intake, KafkaSection, Makers, Profiles
 
 log = logging.getLogger(__name__)
 
-#: Sections of the configuration that such a process has a use for; others may change, and nothing has changed for it.
+#: Sections of the configuration that such a process uses; changes of others have no effect.
 USED = frozenset({"admin", "ingress", "kafka", "logging", "profiling", "tracing"})
-#: How long the thread of changes may take to end at last, in seconds.
+#: Seconds that the thread of changes has to end.
 LAST = 1.0
 
 
@@ -44,10 +44,10 @@ class IngressProcess:
         watch: Callable[[Callable[[], None]], FolderEvents] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Make everything; listen nowhere yet.
+        """Make all parts; listen nowhere yet.
 
         `makers` makes the parts, `source` returns each new configuration; without one the process keeps its first.
-        `watch` makes what reports changes in folders at once, given a function to call.
+        `watch` makes a folder watch from a function to call at changes.
 
         Raises:
             ConfigError: a file cannot be used, or `ingress` is missing.
@@ -60,7 +60,7 @@ class IngressProcess:
         begun = self._plan(loaded)
         self.tracing = makers.tracing or ProcessTracing()
         self._profiles = Profiles(makers.profiling, config)
-        self._intake = Intake(makers.ingress, config, self._clock, self._stopping, self._cut_short.is_set)
+        self._intake = Intake(makers.ingress, begun, self._clock, self._stopping, self._cut_short.is_set)
         sections = [
             KafkaSection(self._intake, self._clock, self._stopping.wait),
             Section("admin", self._administer),
@@ -81,7 +81,11 @@ class IngressProcess:
     # -- life --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Listen on all ports. Raises ConfigError: one cannot be used, or traces not be made as configured."""
+        """Listen on all ports.
+
+        Raises:
+            ConfigError: a port cannot be used, or traces cannot be made as configured.
+        """
         try:
             self.tracing.configure(self._config.tracing)
             self._admin.start()
@@ -95,9 +99,9 @@ class IngressProcess:
             self._changes.start()
 
     def stop(self, seconds: float, *, at_once: Callable[[], bool]) -> bool:
-        """Answer the requests in flight, and end, in about so many seconds: see `Ingress.stop`.
+        """Answer requests in flight, and end, within about `seconds`.
 
-        An ingress that is just being replaced answers its requests, too, and no other one starts.
+        See `Ingress.stop`. An ingress that is being replaced answers its requests, too, and no other one starts.
         """
         deadline = self._clock.now() + seconds
         self._stopping.set()
@@ -117,7 +121,7 @@ class IngressProcess:
 
     @property
     def admin(self) -> AdminServer:
-        """The admin listener as it is now. Any thread."""
+        """The current admin listener. Any thread."""
         return self._admin.server
 
     def status(self) -> ProcessStatus:
@@ -138,7 +142,7 @@ class IngressProcess:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _plan(self, loaded: Loaded) -> ProcessPlan:
-        """Return the plan for a configuration: unused sections stay as they were at the start."""
+        """Return a configuration's plan, with unused sections as at the start."""
         config = loaded.config
         if config.ingress is None:
             raise ConfigError(

@@ -26,12 +26,12 @@ from inbound.runtime.driver import Driver, Wakeup
 
 log = logging.getLogger(__name__)
 
-#: How long the last shipment of a process that ends may take, in seconds.
+#: Seconds that the last shipment of an ending process may take.
 LAST_SHIPMENT = 10.0
 
 
 def check_ledger(config: LedgerConfig) -> None:
-    """Raise ConfigError if the ledger needs pyarrow, which is not installed, or its URI is none that pyarrow takes."""
+    """Raise ConfigError if pyarrow is needed and missing, or refuses the URI."""
     if config.compact and find_spec("pyarrow") is None:
         raise ConfigError(
             "ledger.compact: needs pyarrow, which is not installed; run: pip install 'inbound-kafka[ledger]'"
@@ -48,7 +48,9 @@ class Ledgers:
     """Makes each channel's ledger. `start` and `close` by the owner's thread."""
 
     def __init__(self, config: LedgerConfig, kafka: Mapping[str, Any], spool: Path, clock: Clock) -> None:
-        """`kafka` are the brokers' properties, `spool` is used where the configuration names none. Touches nothing.
+        """Make the files' housekeeping; touch nothing.
+
+        `kafka` are the brokers' properties, `spool` the default folder.
 
         Raises:
             ConfigError: pyarrow is needed and missing, or does not take the URI.
@@ -79,7 +81,7 @@ class Ledgers:
         self._driver = Driver("ledger", self._part, Wakeup(), clock)
 
     def open(self, group: str, consumer_id: str, client_id: str) -> Ledger:
-        """Make the ledger of one member of a group. Raises LedgerError if its first file can't be opened."""
+        """Make a member's ledger. Raises LedgerError: its first file cannot open."""
         if self._config.type == "kafka":
             config = self._config
 
@@ -98,7 +100,7 @@ class Ledgers:
         return ledger
 
     def configure(self, config: LedgerConfig) -> None:
-        """Go by another configuration, of which only the keys differ that need no other ledger."""
+        """Apply another configuration that needs no other ledger."""
         self._config = config
         part = self._part
         if part is None:
@@ -109,12 +111,12 @@ class Ledgers:
             part.interval = config.ship_interval
 
     def start(self) -> None:
-        """Begin to look after the files."""
+        """Begin the housekeeping of the files."""
         if self._driver is not None:
             self._driver.start()
 
     def close(self, at_once: Callable[[], bool] = lambda: False) -> None:
-        """Stop the housekeeping, after one last shipment of a few seconds. `at_once` cuts it short."""
+        """Stop the housekeeping after a last shipment; `at_once` cuts it short."""
         if self._driver is None:
             return
         self._driver.stop()
@@ -141,7 +143,7 @@ class Ledgers:
             self._part.ship()
 
     def status(self) -> ShippingStatus | None:
-        """Return how the shipment to a URI stands; None: there is no URI. Any thread."""
+        """Return the status of shipping; None: there is no URI. Any thread."""
         shipping = self._part
         if not isinstance(shipping, Shipping):
             return None
@@ -166,13 +168,17 @@ class LedgerSection(Replaceable[Ledgers]):
         in_use: Callable[[object], bool],
         change: Callable[[Config, Config], object],
     ) -> None:
-        """`spool` is used where the configuration names none; `change`: see `Section`. Raises ConfigError: see `Ledgers`."""
+        """Take the default `spool`, and `change`: see `Section`.
+
+        Raises:
+            ConfigError: see `Ledgers`.
+        """
         super().__init__("ledger", Ledgers(config.ledger, config.kafka, spool, clock), in_use, change)
         self._spool = spool
         self._clock = clock
 
     def apply(self, old: ProcessPlan, new: ProcessPlan) -> None:
-        """Write as configured in `new`."""
+        """Write as `new` configures."""
         if structure(old.config.ledger) == structure(new.config.ledger):
             self.current.configure(new.config.ledger)
         else:

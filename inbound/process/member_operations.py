@@ -6,25 +6,25 @@ from collections.abc import Sequence
 
 from inbound.channel.kafka_channel import InboundKafkaChannel
 from inbound.group.operations import (
-    UNTIL_REBALANCE,
     BadOperationError,
-    Done,
     Operation,
+    OperationKind,
+    OperationResult,
     UnknownTargetError,
-    Verb,
     waited_for,
 )
+from inbound.group.partition_backoff import UNTIL_REBALANCE
 from inbound.processors.base import paces
 from inbound.topic_partition import TopicPartition
 
 
-def operate_member(channels: Sequence[InboundKafkaChannel], channel: str, operation: Operation) -> Done:
-    """Do an operation on one member. Any thread but the controller's, on which releases begin.
+def operate_member(channels: Sequence[InboundKafkaChannel], channel: str, operation: Operation) -> OperationResult:
+    """Do an operation on one member. Any thread but the controller's.
 
     Raises:
         UnknownTargetError: this process has no such channel, is another member, or does not hold the partition.
         BadOperationError: the processor cannot do it.
-        TransientError: the controller did not answer in time.
+        TransientError: the controller, on whose thread releases begin, did not answer in time.
     """
     found = next((one for one in channels if one.name == channel), None)
     if found is None:
@@ -35,9 +35,9 @@ def operate_member(channels: Sequence[InboundKafkaChannel], channel: str, operat
             f"channel {channel}: this process is member {mine}, not {operation.consumer}; ask that member's process: "
             "its admin URL is in its id node"
         )
-    changed, text = _rate(found, operation) if operation.verb is Verb.RATE else _release(found, operation)
+    changed, text = _rate(found, operation) if operation.verb is OperationKind.RATE else _release(found, operation)
     members = sorted(m.consumer_id for m in found.membership.members)
-    return Done(
+    return OperationResult(
         channel, found.parts.settings.now.group, operation.verb.value, mine, changed,
         f"{channel}: {text} (member {mine})", members, sorted({pause.holder for pause in found.parts.pause_state.pauses}),
     )  # fmt: skip

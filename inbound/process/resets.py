@@ -1,4 +1,4 @@
-"""Submits the resets of manifests, and makes the controller of resets."""
+"""Submits resets of manifests, and makes the controller of resets."""
 
 from __future__ import annotations
 
@@ -35,22 +35,19 @@ from inbound.plan.resets import command_of, name_of, ref_mapper_of
 
 log = logging.getLogger(__name__)
 
-#: How often it is looked how far a reset has come, and how soon after ZooKeeper did not answer. Seconds.
+#: Seconds between looks at a reset's progress, and until the next look after ZooKeeper did not answer.
 LOOK, RETRY = 2.0, 1.0
-#: How long nothing is looked at where nothing is to be done; what changes wakes it.
+#: Seconds between looks without an unfinished reset; a changed manifest wakes the follower.
 IDLE = 600.0
 #: In status, of a reset that was cleared away.
 GONE = "carried out before, and cleared away"
 
 
 class ManifestResets:
-    """The manifests that a process knows.
-
-    `learn` and `status` by any thread, `follow` on the controller's.
-    """
+    """The reset manifests of a process. Any thread; `follow` on the controller's."""
 
     def __init__(self, mapper: RefMapper, by: str) -> None:
-        """`mapper` finds the group and topic that a manifest names. `by` names the submitter, for people."""
+        """`mapper` finds a manifest's group and topic; `by` names the submitter."""
         self._mapper = mapper
         self._by = by
         self._signals: tuple[Signal, ...] = ()
@@ -59,18 +56,18 @@ class ManifestResets:
         self._told: dict[str, str] = {}
 
     def learn(self, manifests: tuple[ResetManifest, ...]) -> None:
-        """Take in the manifests as they are now. A manifest that is gone cancels nothing."""
+        """Take in the current manifests. A missing manifest cancels no reset."""
         self._manifests = manifests
         for signal in self._signals:
             signal.set()
 
     def status(self) -> list[ManifestStatus]:
-        """Return how each manifest stands, in the order of the files."""
+        """Return the status of each manifest, in the order of the files."""
         known = self._status
         return [known[one.name] for one in self._manifests if one.name in known]
 
     async def follow(self, zk: ZooKeeper) -> None:
-        """Submit resets, and follow their progress, on this connection; does not return.
+        """Submit resets on this connection, and follow them; never returns.
 
         Every process of a group does the same: the name of a manifest's reset is the same for all, and is taken once.
         """
@@ -87,7 +84,6 @@ class ManifestResets:
             await signal.wait(wait)
 
     async def _look(self, zk: ZooKeeper, submitted: set[str]) -> bool:
-        """Look at each manifest. Returns whether to look again soon."""
         manifests, mapper = self._manifests, self._mapper
         found: dict[str, ManifestStatus] = {}
         for manifest in manifests:
@@ -133,14 +129,13 @@ class ManifestResets:
 
 
 def _is_over(manifest: ResetManifest, status: ManifestStatus | None) -> bool:
-    """Whether nothing more can become of a manifest as it is now."""
+    """Whether a manifest's status is final."""
     if status is None or manifest.reset is None:
         return False
     return status.reset == name_of(manifest.reset) and (status.finished or status.state == "gone")
 
 
 def _message(command: ResetCommand) -> str:
-    """Return the reason why a reset waits, or how it has ended."""
     said = [c for c in command.conditions if c.message]
     if command.finished:
         return next((c.message for c in said if c.type == "Succeeded"), "")
@@ -148,13 +143,10 @@ def _message(command: ResetCommand) -> str:
 
 
 class Resetting:
-    """A process's part in resets.
-
-    Made and closed by the process; `learn` by one thread at a time, all else by any.
-    """
+    """A process's part in resets. Any thread; `learn` one at a time."""
 
     def __init__(self, loaded: Loaded, planned: Callable[[], Iterable[PlannedChannel]]) -> None:
-        """Connect to nothing yet. `planned` returns the channels as they run.
+        """Connect to nothing yet. `planned` returns the channels that run.
 
         Raises:
             ConfigError: the RefMapper that the configuration names cannot be used.
@@ -166,11 +158,7 @@ class Resetting:
         self.learn(loaded)
 
     def learn(self, loaded: Loaded) -> None:
-        """Take in another configuration.
-
-        Raises:
-            ConfigError: the RefMapper that it names cannot be used; what was known before stays.
-        """
+        """Take in a configuration. Raises ConfigError: the former RefMapper stays."""
         self._mapper: RefMapper = ref_mapper_of(loaded)
         self._kafka = loaded.config.kafka
         self.manifests.learn(loaded.resets)
@@ -180,7 +168,7 @@ class Resetting:
         return self._mapper.map(ref)
 
     def controller(self, zk: ZooKeeper, tasks: Tasks) -> ResetController:
-        """Return a controller on this connection, not begun, and begin to submit resets of manifests."""
+        """Return a controller on `zk`, and begin to submit manifests' resets."""
         factory = ControllerFactory(
             mapper=self, logs=self._logs, name=f"{socket.gethostname()}-{os.getpid()}",
             groups=lambda: [one.config.group for one in self._planned()],
@@ -189,11 +177,11 @@ class Resetting:
         return factory(zk, tasks)
 
     def close(self) -> None:
-        """Ask the brokers nothing more. The controllers have ended."""
+        """Close the clients, after the controllers have ended."""
         self._logs.close()
 
     def _connect(self) -> LogClient:
-        """Return a client as the first channel reads with one: its topics' logs end where committed transactions do."""
+        """Return a client like the first channel's, but for committed transactions only."""
         first = next(iter(self._planned()), None)
         if first is None:
             raise BrokerUnavailableError("Kafka is not asked: this process has no channel any more")
@@ -202,7 +190,7 @@ class Resetting:
 
 
 def status_of(controller: ResetController) -> ResetsStatus:
-    """Return the resets for the status of a process. Any thread."""
+    """Return the resets' status. Any thread."""
     return ResetsStatus(
         unfinished=controller.unfinished,
         ended_total={state.value: controller.ended[state] for state in sorted(FINISHED, key=lambda s: s.value)},

@@ -17,7 +17,7 @@ from inbound.kafka.clients.choice import answers_in_time, connector
 from inbound.observe.jmx.policy import ReadPolicy
 from inbound.observe.tracing.process import ProcessTracing
 from inbound.plan.plan import PlannedChannel
-from inbound.process.reload.changes import ProcessPlan
+from inbound.process.reload.changes import ProcessPlan, section_keys
 from inbound.process.reload.reconfiguration import TRY_AGAIN, Section
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: How long a replaced ingress may take to answer its requests in flight, in seconds.
+#: Seconds that a replaced ingress has to answer its requests in flight.
 DRAIN = 10.0
 
 
@@ -33,9 +33,9 @@ DRAIN = 10.0
 class Makers:
     """Makes the parts that need the command line's files or setup."""
 
-    #: Return what reads the token for operations. Raises ConfigError: the file cannot be used.
+    #: Return the reader of the token for operations. Raises ConfigError: the file cannot be used.
     token: Callable[[AdminConfig], Token | None] = lambda admin: None
-    #: Return what reads the policy of the JMX face. Raises ConfigError: the file cannot be used.
+    #: Return the reader of the JMX face's policy. Raises ConfigError: the file cannot be used.
     policy: Callable[[AdminConfig], ReadPolicy | None] = lambda admin: None
     #: Return the ingress, not started. Raises ConfigError: a file that it names cannot be used.
     ingress: Callable[[Config], Ingress | None] = lambda config: None
@@ -83,7 +83,7 @@ class Profiles(Section):
         self.listener = new
 
     def take_names(self, before: Config, config: Config) -> None:
-        """Be asked by the names of `config.admin.hosts`. Raises ConfigError as `change` does."""
+        """Follow a change of `config.admin.hosts`. Raises ConfigError as `change` does."""
         if self.listener is not None and before.admin.hosts != config.admin.hosts:
             self.change(before, before.model_copy(update={"admin": config.admin}))
 
@@ -108,29 +108,31 @@ class Intake(Section):
     def __init__(
         self,
         make: Callable[[Config], Ingress | None],
-        config: Config,
+        begun: ProcessPlan,
         clock: Clock,
         stopping: threading.Event,
         at_once: Callable[[], bool],
     ) -> None:
-        """Make the ingress of `config`. `stopping`: the process ends; `at_once` cuts the end of a replaced ingress short.
+        """Make the ingress of `begun`, the plan at the start.
+
+        `stopping`: the process ends; `at_once` cuts the end of a replaced ingress short.
 
         Raises:
             ConfigError: a file that the ingress needs cannot be used.
         """
         super().__init__("ingress")
         self._make = make
-        self._config = config  # of the running ingress, or of the one that is to come back
+        self._plan = begun  # of the running ingress, or of the one that is to come back
         self._clock = clock
         self._stopping = stopping
         self._at_once = at_once
         #: The running ingress, or a dead one that could not be replaced; None: none is configured, or one is starting.
-        self.ingress = make(config)
+        self.ingress = make(begun.config)
         self._again_at = float("inf")
         self._answered = True
 
     def try_out(self, config: Config) -> None:
-        """Ask Kafka for the topics as the ingress of `config` would, beside the running one.
+        """Ask Kafka for topics as the ingress of `config` would.
 
         Raises:
             InboundError: the settings cannot be used, Kafka does not answer in time, or it refuses our credentials.
@@ -144,22 +146,32 @@ class Intake(Section):
             _drop(tried)
 
     def apply(self, old: ProcessPlan, new: ProcessPlan) -> None:
-        """Replace the ingress; once, where both of its sections have changed."""
-        if new.config is not self._config:
-            self.change(new.config)
+        """Replace the ingress, if its own section or Kafka's has changed."""
+        if self.lags(new):
+            self.change(new)
+
+    def lags(self, new: ProcessPlan) -> bool:
+        """Return whether the ingress runs with other settings than those of `new`.
+
+        The plan that it was made of is compared, and not what stands: an edit that failed before this step may have
+        changed Kafka alone, and the next edit keeps that.
+        """
+        return any(section_keys(name, self._plan, new) for name in (self.name, "kafka"))
 
     def start(self) -> None:
         """Listen. Raises ConfigError: the address cannot be used."""
         if self.ingress is not None:
             self.ingress.start()
 
-    def change(self, config: Config) -> None:
-        """Replace the running ingress, which answers its requests in flight, by one of `config`.
+    def change(self, plan: ProcessPlan) -> None:
+        """Replace the running ingress by one of `plan`.
+
+        The running one answers its requests in flight.
 
         Raises:
             InboundError: the new one does not start, and one as before runs; or the process ends, and none starts.
         """
-        new = self._make(config)
+        new = self._make(plan.config)
         if new is not None:
             new.get_ready()  # while the one before takes events
         before, self.ingress = self.ingress, None
@@ -175,10 +187,10 @@ class Intake(Section):
         except InboundError as error:
             self._come_back(error, before)
             raise
-        self.ingress, self._config = new, config
+        self.ingress, self._plan = new, plan
 
     def tidy(self) -> None:
-        """Try again, when it is time, to start an ingress that could not come back."""
+        """Retry, when due, to start an ingress that could not come back."""
         if self._clock.now() < self._again_at:
             return
         try:
@@ -188,13 +200,16 @@ class Intake(Section):
             self._again_at = self._clock.now() + TRY_AGAIN
 
     def stop(self, seconds: float, *, at_once: Callable[[], bool]) -> bool:
-        """Answer the requests in flight, and end, as `Ingress.stop` does. Returns whether all were answered."""
+        """Answer requests in flight, and end. Returns whether all were answered.
+
+        See `Ingress.stop`.
+        """
         return (self.ingress is None or self.ingress.stop(seconds, at_once=at_once)) and self._answered
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _bring_back(self) -> None:
-        again = self._make(self._config)
+        again = self._make(self._plan.config)
         if again is not None:
             again.get_ready()
         _start(again)
@@ -221,13 +236,15 @@ def _start(ingress: Ingress | None) -> None:
 
 
 def _drop(ingress: Ingress | None) -> None:
-    """End a made ingress, if there is one."""
     if ingress is not None:
         ingress.stop(0.0)
 
 
 class KafkaSection(Section):
-    """The brokers: tried with each kind of client, then used."""
+    """The brokers: tried with each kind of client, then used.
+
+    Channels reconnect, or are replaced, by their own steps; so does the ingress: see `Intake.lags`.
+    """
 
     def __init__(
         self,
@@ -236,26 +253,26 @@ class KafkaSection(Section):
         ends_within: Callable[[float], bool],
         change: Callable[[Config, Config], object] = lambda old, new: None,
     ) -> None:
-        """`ends_within` waits so many seconds, and returns whether the process ends; `change`: see `Section`."""
+        """Take `ends_within`, which waits so many seconds for the process's end.
+
+        `change`: see `Section`.
+        """
         super().__init__("kafka", change)
         self._intake = intake
         self._clock = clock
         self._ends_within = ends_within
 
     def prepare(self, old: ProcessPlan, new: ProcessPlan) -> None:
-        """Ask the brokers for topics, with each kind of client that a channel will read with, and that of the ingress."""
+        """Ask the brokers for topics with each client that will be used.
+
+        These are the channels' kinds of clients, and the ingress's.
+        """
         clients: dict[str, PlannedChannel] = {}
         for planned in new.channels.values():
             clients.setdefault(planned.config.reader.client, planned)
         for name, planned in clients.items():
             self._ask(name, planned, new.config)
         self._intake.try_out(new.config)
-
-    def apply(self, old: ProcessPlan, new: ProcessPlan) -> None:
-        """Replace the ingress; channels reconnect, or are replaced, by their own steps."""
-        if old.config.ingress is not None:
-            self._intake.apply(old, new)
-        super().apply(old, new)
 
     def _ask(self, name: str, planned: PlannedChannel, config: Config) -> None:
         connect = connector(

@@ -1,4 +1,4 @@
-"""Claim after claim: each must begin where the ones before it have left the commit."""
+"""Each claim must begin where the claims before it left the commit."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from inbound.proof.walk import Walk
 
 
 def go_through(claims: Sequence[JudgedClaim], former: JudgedClaim | None = None) -> Evidence:
-    """Go through the claims of one topic; `former` is the last one of the topic of that name that was deleted before it."""
+    """Walk through the claims of one topic, and return the evidence.
+
+    `former` is the last claim of the deleted topic of the same name.
+    """
     evidence = Evidence()
     if former is not None or (claims and claims[0].recreated):
-        # Whose ledger lacks it or not: the group begins at the new topic's start.
+        # The group begins at the new topic's start, whether or not a ledger says so.
         evidence.expected = evidence.start = 0
     if former is not None:
         _follow(evidence, former, claims)
@@ -52,7 +55,7 @@ def go_through(claims: Sequence[JudgedClaim], former: JudgedClaim | None = None)
 
 
 def _follow(evidence: Evidence, former: JudgedClaim, claims: Sequence[JudgedClaim]) -> None:
-    """The topic was deleted under `former`, or after it: where lines of that are missing, it may have begun the new one."""
+    # The topic was deleted during `former` or after it; if lines are missing, that claim may have begun the new topic.
     evidence.last_epoch = former.last_epoch
     at = claims[0].position if claims and not claims[0].recreated else None
     if at and (former.has_gaps or former.unsure or not former.known):
@@ -64,9 +67,9 @@ def _follow(evidence: Evidence, former: JudgedClaim, claims: Sequence[JudgedClai
 
 
 def _unfenced(claims: Sequence[JudgedClaim], evidence: Evidence) -> set[JudgedClaim]:
-    """Find commits of older epochs that landed after one of a newer epoch: ZooKeeper numbers all changes (mzxid)."""
+    """Find commits that landed after one of a newer epoch (by mzxid)."""
     found = set()
-    newest: tuple[int, JudgedClaim] | None = None  # of the claims behind: the one whose first commit landed first
+    newest: tuple[int, JudgedClaim] | None = None  # the later claim whose first commit landed first
     for claim in reversed(claims):
         late = [
             span for span in claim.spans if newest and span.landed is not None and (span.last_mzxid or 0) > newest[0]
@@ -89,7 +92,7 @@ def _unfenced(claims: Sequence[JudgedClaim], evidence: Evidence) -> set[JudgedCl
 
 
 def _begins(evidence: Evidence, claim: JudgedClaim, before: JudgedClaim | None) -> int | None:
-    """Hold where a claim begins against the commits of `before` and those before it. Returns the position; None: not known."""
+    """Compare a claim's position with the commits before it, and return it."""
     position, expected = claim.position, evidence.expected
     for gap in (event for event in claim.before if event.kind == "degraded"):
         evidence.lacks(unwritten(gap), expected)
@@ -111,7 +114,7 @@ def _begins(evidence: Evidence, claim: JudgedClaim, before: JudgedClaim | None) 
     evidence.given_back.cut(0, position)
     evidence.reverted = Growing()
     evidence.expected = position
-    if expected is None or evidence.late:  # a late commit is not to be told from the last one
+    if expected is None or evidence.late:  # a late commit can't be told from the last one
         return position
     jumped_from = position
     if position > expected:
@@ -124,9 +127,10 @@ def _begins(evidence: Evidence, claim: JudgedClaim, before: JudgedClaim | None) 
 
 
 def _jumps(evidence: Evidence, claim: JudgedClaim, reset: LedgerEvent, expected: int, jumped_from: int) -> None:
-    """A reset leaves out the records that it passes. An earlier unnoted one wanted again what lies behind its end."""
+    """Leave out the records that a reset passes."""
     old, position = reset.facts.get("old"), int(reset.facts["new"])
     if isinstance(old, int) and old < position and old != reset.facts.get("since", old):
+        # An earlier reset, which no ledger has, wanted the records behind its end again.
         evidence.begins_again(old, expected)
         jumped_from = min(jumped_from, old)
     cause = f"reset {reset.facts.get('command') or reset.facts.get('reason')} moved the group from {jumped_from} to {position}"
@@ -134,9 +138,10 @@ def _jumps(evidence: Evidence, claim: JudgedClaim, reset: LedgerEvent, expected:
 
 
 def _stood_at(evidence: Evidence, claim: JudgedClaim, position: int) -> int | None:
-    """Return the last commit before a claim: one that was announced has landed, if a reset found it.
+    """Return the last commit before a claim.
 
-    So has the group's first one, as far as anybody knows, if the offset stands behind it and no reset says why.
+    An announced commit has landed if a reset found it. So has the group's first one, as far as the evidence shows, if
+    the claim begins behind it and no reset explains why.
     """
     expected = evidence.expected
     found: int | None = None
@@ -160,7 +165,7 @@ def _stood_at(evidence: Evidence, claim: JudgedClaim, position: int) -> int | No
 def _began_past(
     evidence: Evidence, claim: JudgedClaim, before: JudgedClaim | None, expected: int, position: int, opens: set[int]
 ) -> int:
-    """The commit has moved on, from `expected` to `position`: say who moved it. Returns from where on a reset did."""
+    """Find what moved the commit; return where its reset began to."""
     reset = _reset_to(claim, position)
     moved_to = position
     if reset is not None:  # from `old` on this reset moved it; before that another reset, or another cause
@@ -179,7 +184,7 @@ def _began_past(
 
 
 def _goes_on_from(before: JudgedClaim | None, expected: int, reset: LedgerEvent) -> bool:
-    """Whether resets alone have moved the group since one that led to `before`, which has committed nothing behind it."""
+    """Return whether nothing was committed between `before`'s reset and this one."""
     earlier = None if before is None else _reset_to(before, expected)
     if earlier is None or "since" not in earlier.facts or "since" not in reset.facts:
         return False
@@ -193,7 +198,7 @@ def _moved_on(
     if evidence.loose:
         return  # lines are missing, and a note says so
     if moved_to in opens:
-        # That commit landed, then; its passed records were delivered before, by the claim that announced it.
+        # So that commit landed, and the claim that announced it had been delivered the passed records.
         evidence.passed(evidence.never_announced(passed), COMMITTED, claim, wall)
     elif (lack := _unknown_mover(evidence, claim, before, expected, moved_to)) is not None:
         evidence.lacks(lack, expected, moved_to)
@@ -203,7 +208,7 @@ def _moved_on(
 
 
 def _begins_uncommitted(evidence: Evidence, claim: JudgedClaim, offset: int, *, before: JudgedClaim | None) -> None:
-    """A claim that found no commit of the group begins at `offset`: hold that against the commits before it."""
+    """Compare where a claim that found no commit begins with earlier commits."""
     opens, evidence.may_have_landed = evidence.may_have_landed, set()
     expected, evidence.expected = evidence.expected, offset
     evidence.wanted(offset)
@@ -219,7 +224,7 @@ def _begins_uncommitted(evidence: Evidence, claim: JudgedClaim, offset: int, *, 
         evidence.lacks(unsaid_and_taken_away(before, claim, offset), 0, offset)
     if expected is None or offset <= expected:
         return
-    # Of commits that may have landed before the node was emptied, the passed records were delivered by the claim that announced it.
+    # A commit may have landed before the node was emptied: the claim that announced it was delivered the passed records.
     landed = max((commit for commit in opens if expected < commit <= offset), default=expected)
     if landed < offset and (lack := _unknown_mover(evidence, claim, before, expected, offset)) is not None:
         evidence.lacks(lack, expected, offset)
@@ -231,13 +236,12 @@ def _begins_uncommitted(evidence: Evidence, claim: JudgedClaim, offset: int, *, 
 
 
 def _moved_on_purpose(evidence: Evidence, claim: JudgedClaim, position: int) -> bool:
-    """Whether it begins below what was committed for a reason that is known; or missing lines may have one."""
+    """Return whether a known reason or missing lines explain a lower position."""
     landed_unsaid = position in (evidence.over_cut, evidence.first_position)  # no line says that it landed, but it did
     return landed_unsaid or evidence.loose or _reset_to(claim, position) is not None
 
 
 def _reset_to(claim: JudgedClaim, position: int) -> LedgerEvent | None:
-    """Return the reset that explains where a claim begins."""
     return next((event for event in reversed(claim.before) if event.facts.get("new") == position), None)
 
 
@@ -248,14 +252,14 @@ def _unknown_epochs(evidence: Evidence, claim: JudgedClaim) -> bool:
 def _unknown_mover(
     evidence: Evidence, claim: JudgedClaim, before: JudgedClaim | None, expected: int, position: int
 ) -> str | None:
-    """Return what would tell who moved the commit on; None: nothing is missing."""
+    """Return what would tell who moved the commit; None: nothing is missing."""
     if _unknown_epochs(evidence, claim):
         return _unknown_epoch(evidence, claim, expected, position)
     return unsure_of(before, expected, position) if before is not None and before.unsure else None
 
 
 def unsure_of(claim: JudgedClaim, expected: int, committed: int) -> str:
-    """Return what is missing where a claim may have moved the commit without its ledger."""
+    """Describe the gap if a claim may have committed without its ledger."""
     return (
         f"the commit moved from {expected} to {committed} under epoch {claim.last_epoch}, and the ledger of {claim.consumer} (run "
         f"{claim.run}) ends before that: it could not be written (on_failure: degrade), or its last lines are missing"
@@ -263,7 +267,7 @@ def unsure_of(claim: JudgedClaim, expected: int, committed: int) -> str:
 
 
 def first_taken_away(announced: int, since: str) -> str:
-    """Return what is missing where the group's first commit may have landed, and is in no node any more."""
+    """Describe the gap if the group's first commit may have been removed."""
     return (
         f"the group's first commit, {announced}, may have landed, as the epoch has moved on since it was announced; then it was "
         f"taken out of the offset node: {since}, and whether the records between are the group's is not known"
@@ -271,7 +275,7 @@ def first_taken_away(announced: int, since: str) -> str:
 
 
 def unsaid_and_taken_away(before: JudgedClaim, claim: JudgedClaim, offset: int) -> str:
-    """Return what is missing where commits of which no line tells may be in no node any more."""
+    """Describe the gap if commits without a line may have been removed."""
     return (
         f"the epoch has moved on under {before.consumer} (run {before.run}), whose ledger could not be written (on_failure: "
         f"degrade), and then {claim.consumer} (epoch {claim.epoch}) found no commit and began at {offset}: one may "
@@ -289,7 +293,7 @@ def _unknown_epoch(evidence: Evidence, claim: JudgedClaim, expected: int, positi
 
 
 def _say_what_is_missing(evidence: Evidence, claim: JudgedClaim) -> None:
-    """Note what no place in the claim can be named for; missing lines are noted where they are missed."""
+    """Note what the whole claim lacks; the walk notes missing lines."""
     low = evidence.expected
     for item in claim.blind:
         if item.degraded:

@@ -1,4 +1,7 @@
-"""Which facts of a ledger's events can be used: a line whose seal is right may still be none that a release writes."""
+"""Cuts a partition's spans and events into claims.
+
+A line whose seal is right may still say what no release writes; such an event counts as missing.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Any, Literal
 from inbound.proof.model import ClaimBar, Damage, LedgerEvent, LedgerRun, Span, ZooKeeperState
 from inbound.topic_partition import MOST_OFFSET
 
-#: Offsets, by kind: those that must be there, and those that may be null or missing.
+#: Facts that are offsets, by kind: required ones, and ones that may be null or missing.
 _MUST: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "revert": ("from", "to"),
@@ -35,7 +38,7 @@ _LATEST = 253_402_300_799
 
 
 def sound(events: Iterable[LedgerEvent]) -> tuple[list[LedgerEvent], list[Damage]]:
-    """Return the events that can be used, and each of the others as a line that is missing."""
+    """Return the usable events, and each other event as a missing line."""
     kept, damage = [], []
     for event in events:
         if _usable(event):
@@ -68,14 +71,14 @@ Ending = Literal["released", "lost", "fenced", "died", "holds"]
 
 #: The reason of a reset for a recreated topic, as `inbound.group.claims` notes it.
 RECREATED = "topic created anew"
-#: Why a claim begins somewhere else than where the one before it ended, as it notes before `claimed`: that, or a command
-#: that has moved the group's offset.
+#: Why a claim begins elsewhere than where the claim before it ended (noted before `claimed`): a recreated topic, or a
+#: command that moved the group's offset.
 MOVED_BEFORE = frozenset({RECREATED, "offsets reset"})
 
 
 @dataclass(eq=False)
 class JudgedClaim:
-    """One claim of the partition by one run: from `claimed` to what ended it."""
+    """One run's claim of the partition, from `claimed` to its end."""
 
     consumer: str
     run: str
@@ -87,15 +90,13 @@ class JudgedClaim:
     items: list[Span | LedgerEvent] = field(default_factory=list)  # in the order of the run
     before: list[LedgerEvent] = field(default_factory=list)  # noted since the last one ended, before its `claimed`
     ending: Ending = "died"
-    blind: list[Damage] = field(default_factory=list)  # what of it is missing
+    blind: list[Damage] = field(default_factory=list)  # its missing lines
     ended_at: int | None = None  # the line that says so
-    #: It went on where its ledger could not be written (`on_failure: degrade`), and ended without a word: something of its
-    #: end may be missing, and no line says so.
+    #: It went on without its ledger (`on_failure: degrade`) and no line says how it ended: its last lines may be missing.
     unsure: bool = False
-    #: The last commit that it knows to have landed, also if the log was cut below it since; None: it knows none.
+    #: The last commit that it knows to have landed, even if the log was cut below it since; None: it knows none.
     committed: int | None = None
-    #: How far it was answered when its last batch was delivered, landed or in flight. None:
-    #: its lines do not say.
+    #: The highest answered commit, landed or in flight, when its last batch was delivered; None: its lines do not say.
     advanced: int | None = None
 
     @property
@@ -108,37 +109,36 @@ class JudgedClaim:
 
     @property
     def window(self) -> int | None:
-        """Return how many records it may have answered for without their commit having landed; None: it does not say."""
+        """Return the claim's `max_uncommitted_records`; None: its lines do not say."""
         claimed = (item.facts for item in self.items if isinstance(item, LedgerEvent) and item.kind == "claimed")
         return next(claimed, {}).get("window")
 
     @property
     def first_mzxid(self) -> int | None:
-        """Return when the first of its commits landed."""
+        """Return the number (mzxid) of the first commit that landed."""
         return min((span.mzxid for span in self.spans if span.mzxid is not None), default=None)
 
     @property
     def degrades(self) -> bool:
-        """Whether it goes on where its ledger cannot be written."""
+        """Return whether the claim goes on if its ledger cannot be written."""
         return any(isinstance(item, LedgerEvent) and item.facts.get("on_failure") == "degrade" for item in self.items)
 
     @property
     def has_gaps(self) -> bool:
-        """Whether something of it is known to be missing."""
+        """Return whether lines of the claim are known to be missing."""
         events = [item for item in (*self.before, *self.items) if isinstance(item, LedgerEvent)]
         return bool(self.blind) or any(event.kind == "degraded" for event in events)
 
     @property
     def recreated(self) -> bool:
-        """Whether it says that it begins a recreated topic."""
+        """Return whether the claim says that it begins a recreated topic."""
         return any(map(_says_recreated, self.before))
 
     def goes_on(self) -> JudgedClaim:
-        """Return it without that, where a claim before it has said so."""
+        """Return the claim without that note, which an earlier claim has made."""
         return replace(self, before=[event for event in self.before if not _says_recreated(event)])
 
     def bar(self) -> ClaimBar:
-        """Return it for the timeline."""
         spans = self.spans
         landed = [span.landed for span in spans if span.landed is not None]
         walls = [
@@ -181,7 +181,7 @@ def claims_of(
 
 
 def untold(coordination: ZooKeeperState | None, claims: Sequence[JudgedClaim]) -> list[JudgedClaim]:
-    """Return a reset that no claim has come after as the claim that would note it."""
+    """Return the last reset as a claim if no claim followed it."""
     if coordination is None or coordination.moved is None or not claims:
         return []
     moved, epoch, last = coordination.moved, coordination.epoch or 0, claims[-1].items[-1]
@@ -198,7 +198,7 @@ def untold(coordination: ZooKeeperState | None, claims: Sequence[JudgedClaim]) -
 
 
 def _delivered(items: Iterable[Span | LedgerEvent]) -> list[Span | LedgerEvent]:
-    """Leave out deliveries that did not come about: begun, and then the session was in doubt (`withheld`)."""
+    """Leave out deliveries that were begun, then withheld (session in doubt)."""
     result: list[Span | LedgerEvent] = []
     for item in items:
         if isinstance(item, Span) or item.kind != "withheld":
@@ -218,7 +218,7 @@ def _delivered(items: Iterable[Span | LedgerEvent]) -> list[Span | LedgerEvent]:
 
 
 def _last_delivery(items: Sequence[Span | LedgerEvent]) -> int:
-    """Return where the last delivery of the last claim stands: lines of a commit that was in flight may stand behind it."""
+    """Return the last claim's last delivery; an in-flight commit's lines may follow."""
     for at in range(len(items) - 1, -1, -1):
         item = items[at]
         if _is_delivery(item) or (isinstance(item, LedgerEvent) and item.kind == "claimed"):
@@ -245,7 +245,7 @@ def _split(items: Sequence[Span | LedgerEvent]) -> list[JudgedClaim]:
             before = []
         claim = claims[-1]
         if item.epoch < claim.epoch:
-            # Late: a callback that was abandoned came back, or its commit was answered, after the run had claimed again.
+            # Late: an abandoned callback returned, or its commit was answered, after the run had claimed again.
             claim = next((one for one in reversed(claims) if one.epoch <= item.epoch), claim)
         claim.items.append(item)
         claim.last_epoch = max(claim.last_epoch, item.epoch)
@@ -267,7 +267,7 @@ def _is_delivery(item: Span | LedgerEvent) -> bool:
 
 
 def _mark_damage(claims: Sequence[JudgedClaim], damage: Sequence[Damage]) -> None:
-    """Say of each claim of a run which missing lines concern it: those of its own midst, or before or behind it."""
+    """Add missing lines to the claim that they interrupt, or its neighbours."""
     for item in damage:
         seq = item.seq if item.seq is not None else 0
         held = next((claim for claim in reversed(claims) if claim.seq <= seq), None)

@@ -1,6 +1,7 @@
-"""The fast way from a ledger file's bytes, or its Parquet rows, to spans and events: whole columns at a time.
+"""Parses a ledger's lines into columns, whole blocks at a time.
 
-Needs numpy and pyarrow (the extra `spark`); nothing that `inbound run` imports needs this.
+The lines are a file's bytes or its Parquet rows. Needs numpy and pyarrow (the extra `spark`), which `inbound run` never
+imports.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ from numpy.typing import NDArray
 
 from inbound.errors import LedgerError
 from inbound.ledger.format import FORMAT_VERSION
-from inbound.proof.model import Damage, LedgerEvent, OffsetRange, PartitionKey, Span
-from inbound.proof.spans import EVENTS, Piece, RunSource, degraded
+from inbound.proof.model import Damage
+from inbound.proof.spans import EVENTS, RunSource
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 #: len(',"crc":"01234567"}')
 _SEAL = 18
-#: So much pyarrow parses at once: its working set should fit into the processor's cache. Bytes.
+#: Bytes that pyarrow parses at once: its working set should fit into the processor's cache.
 _JSON_BLOCK = 1 << 20
-#: Codes of kinds; what is neither is an event, or a kind that this reader does not know.
+#: Codes of kinds; OTHER is a kind that this reader does not know.
 BEGUN, DONE, SETTLED, EVENT, OTHER = range(5)
 _CODES = {"begun": BEGUN, "done": DONE, "settled": SETTLED, **dict.fromkeys(EVENTS, EVENT)}
 #: The arrays of a block.
 _COLUMNS = ("seq", "kind", "place", "epoch", "first", "next", "records", "commit", "outcome", "mzxid", "wall")
 #: Codes of outcomes.
 NO_OUTCOME, LANDED, FENCED, UNKNOWN = range(4)
-_OUTCOMES = ("", "landed", "fenced", "unknown")
+OUTCOMES = ("", "landed", "fenced", "unknown")
 #: Where a line has no such member.
 ABSENT = -1
 _NUMBERS = ("seq", "partition", "epoch", "first", "next", "records", "commit", "mzxid")
@@ -51,7 +52,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(slots=True)
 class Block:
-    """Lines of one run as columns, one row for each entry, in the order of the lines; headers and ends stand apart."""
+    """Lines of one run as columns, a row for each entry."""
 
     source: RunSource
     seq: Ints
@@ -76,7 +77,6 @@ class Block:
         return len(self.seq)
 
     def take(self, rows: Ints) -> Block:
-        """Return these rows, in this order."""
         at = {int(row): index for index, row in enumerate(rows)} if self.events else {}
         return replace(
             self,
@@ -85,11 +85,10 @@ class Block:
         )
 
 
-# -- from bytes ----------------------------------------------------------------------------------------------------------
-
-
 def parse_block(data: bytes, source: RunSource, *, first_line: int = 1, last: bool = True) -> Block:
-    """Read whole lines of a `.jsonl` file, each held against its seal. A damaged one becomes a Damage.
+    """Parse whole lines of a `.jsonl` file, and check their seals.
+
+    A damaged line becomes a Damage.
 
     Args:
         data: From the beginning of a line to the end of one.
@@ -102,7 +101,7 @@ def parse_block(data: bytes, source: RunSource, *, first_line: int = 1, last: bo
     """
     lines = data.split(b"\n")
     tail = lines.pop()
-    # The loop that every line goes through: that of `inbound.ledger.format.unseal`, without a call for each.
+    # Every line goes through this loop: it is `inbound.ledger.format.unseal`, without a call for each.
     wrong = [index for index, line in enumerate(lines) if line[-_SEAL:] != b',"crc":"%08x"}' % crc32c(line[:-_SEAL])]
     damage = [(index, "its checksum is wrong") for index in wrong]
     if foreign := {index for index, line in enumerate(lines) if line[:1] != b"{"}.difference(wrong):
@@ -136,7 +135,7 @@ def parse_block(data: bytes, source: RunSource, *, first_line: int = 1, last: bo
 
 
 def _table(good: bytes, lines: Sequence[bytes]) -> tuple[pa.Table, list[tuple[int, str]]]:
-    """Parse the lines, all at once; one by one if that fails. Returns the table without those that do not fit, and these."""
+    """Return the lines that fit as a table, and the others' faults."""
     try:
         table = _parsed(good, max(map(len, lines)))
         if table.num_rows == len(lines) and not table["seq"].null_count and not table["kind"].null_count:
@@ -174,17 +173,20 @@ _NAMED = frozenset((*_NUMBERS, "group", "consumer", "topic", "kind", "wall", "ou
 
 
 def _number_before(numbers: Ints, kept: Sequence[int], index: int) -> int:
-    """Return the number of the last good line before a damaged one; 0 if none is in this block."""
+    """Return the last good line's number before a damaged one; 0: none."""
     at = int(np.searchsorted(np.asarray(kept, np.int64), index))
     return int(numbers[at - 1]) if at else 0
 
 
-# -- from Arrow ----------------------------------------------------------------------------------------------------------
-
-
 def block_of(table: pa.Table, source: RunSource) -> Block:
-    """Make a block of a converted file's rows (`inbound.ledger.columns`), lines of kind `damaged` among them."""
-    damaged = pc.equal(table["kind"], "damaged")
+    """Make a block of a converted file's rows (`inbound.ledger.columns`).
+
+    A row of kind `damaged` becomes a Damage.
+
+    Raises:
+        LedgerError: a row has no kind, or the format is newer than this reader.
+    """
+    damaged = pc.equal(table["kind"], "damaged").fill_null(False)  # `_block` refuses a row without a kind
     facts, lines = table["facts"], table["line"]
     good = table.filter(pc.invert(damaged))
     texts = facts.filter(pc.invert(damaged))
@@ -209,8 +211,10 @@ def block_of(table: pa.Table, source: RunSource) -> Block:
 
 
 def _block(table: pa.Table, source: RunSource, facts_at: Any) -> tuple[Block, Ints]:
-    """Return the block, and the numbers of all rows of the table, headers and ends included."""
+    """Return the block, and the numbers of all rows (headers, ends included)."""
     names, kind_at = _coded(table, "kind")
+    if (kind_at == ABSENT).any():  # as an index it would be the last kind, which may be `settled`
+        raise LedgerError(f"ledger file {source.where}: a row has no kind; convert the file again")
     numbers = _ints(table["seq"])
     wall = table["wall"].fill_null(0.0).to_numpy()
     marks = [names.index(name) if name in names else -2 for name in ("header", "end")]
@@ -227,7 +231,7 @@ def _block(table: pa.Table, source: RunSource, facts_at: Any) -> tuple[Block, In
         else:
             ending = mark
     entry = ~np.isin(kind_at, marks)
-    codes = np.array([_CODES.get(name, OTHER) for name in names] or [OTHER], np.int8)[kind_at]
+    codes = np.array([_CODES.get(name, OTHER) for name in names], np.int8)[kind_at]
     place, places = _places(table)
     rows = np.flatnonzero(entry)
     events = {at: (names[kind_at[row]], facts_at(row)) for at, row in enumerate(rows.tolist()) if codes[row] == EVENT}
@@ -246,7 +250,7 @@ def _ints(column: pa.ChunkedArray) -> Ints:
 
 
 def _coded(table: pa.Table, name: str) -> tuple[list[str], NDArray[np.int32]]:
-    """Return the texts of a column, and for each row which of them it has; ABSENT: none."""
+    """Return a column's texts, and each row's index in them, or ABSENT."""
     if not table.num_rows:
         return [], np.empty(0, np.int32)
     found = table[name].combine_chunks().dictionary_encode()
@@ -268,12 +272,12 @@ def _places(table: pa.Table) -> tuple[Ints, list[tuple[str, int]]]:
 
 def _outcomes(table: pa.Table) -> NDArray[np.int8]:
     names, at = _coded(table, "outcome")
-    codes = [_OUTCOMES.index(name) if name in _OUTCOMES else UNKNOWN for name in names]
+    codes = [OUTCOMES.index(name) if name in OUTCOMES else UNKNOWN for name in names]
     return np.array([*codes, NO_OUTCOME], np.int8)[at]
 
 
 def together(blocks: Sequence[Block]) -> Block:
-    """Put blocks of one run into one, for `joined`: with entries that stand in several of them."""
+    """Put blocks of one run that have entries in common into one."""
     places: dict[tuple[str, int], int] = {}
     moved = []
     events: dict[int, tuple[str, Mapping[str, Any]]] = {}
@@ -289,145 +293,3 @@ def together(blocks: Sequence[Block]) -> Block:
         damage=[damage for block in blocks for damage in block.damage], header=blocks[0].header, ending=blocks[-1].ending,
         torn=blocks[-1].torn, **columns,
     )  # fmt: skip
-
-
-# -- collapsing ----------------------------------------------------------------------------------------------------------
-
-
-def collapse_block(block: Block) -> Piece:
-    """Return the spans and events of a block: the same that `Collapser` finds line by line."""
-    if len(block) > 1 and not bool((np.diff(block.seq) > 0).all()):
-        # In the order of their numbers, each number once: the first line that has it.
-        block = block.take(np.unique(block.seq, return_index=True)[1])
-    source = block.source
-    damage = list(block.damage)
-    rows = np.flatnonzero(block.place == ABSENT)
-    damage += [
-        item
-        for row in rows.tolist()
-        if row in block.events and block.events[row][0] == "degraded"
-        for item in degraded(source, int(block.seq[row]), block.events[row][1])
-    ]
-    settled_badly = (block.kind == SETTLED) & (block.outcome != LANDED) & (block.commit >= 0)
-    of_places = block.place != ABSENT
-    is_event = ((block.kind == EVENT) | settled_badly) & of_places
-    progress = (block.kind == BEGUN) | ((block.kind == DONE) & (block.commit >= 0))
-    progress |= (block.kind == SETTLED) & (block.outcome == LANDED) & (block.commit >= 0)
-    keep = np.flatnonzero(is_event | (progress & of_places))
-    order = keep[np.argsort(block.place[keep], kind="stable")]
-    events = [_event(block, row) for row in np.flatnonzero(is_event).tolist()]
-    return Piece(
-        source, tuple(_spans(block, order, is_event[order])), tuple(events), tuple(_ranges(block.seq)), tuple(damage),
-        block.header, block.ending, block.torn,
-    )  # fmt: skip
-
-
-def _event(block: Block, row: int) -> LedgerEvent:
-    if block.kind[row] == SETTLED:
-        kind = "commit"
-        facts: Mapping[str, Any] = {"commit": int(block.commit[row]), "outcome": _OUTCOMES[block.outcome[row]]}
-    else:
-        kind, facts = block.events[row]
-    key = PartitionKey(block.source.group, *block.places[block.place[row]])
-    return LedgerEvent(
-        key, block.source.consumer, block.source.run, int(block.epoch[row]), int(block.seq[row]), kind,
-        float(block.wall[row]), facts,
-    )  # fmt: skip
-
-
-def _ranges(numbers: Ints) -> list[OffsetRange]:
-    if not len(numbers):
-        return []
-    breaks = np.flatnonzero(np.diff(numbers) != 1)
-    starts = numbers[np.concatenate(([0], breaks + 1))]
-    ends = numbers[np.concatenate((breaks, [len(numbers) - 1]))] + 1
-    return list(zip(starts.tolist(), ends.tolist(), strict=True))
-
-
-def _before(marked: Bools, values: Ints, group_start: Ints) -> Ints:
-    """Return for each row the value of the last marked row before it in its group; ABSENT where there is none."""
-    rows = np.arange(len(marked))
-    last = np.maximum.accumulate(np.where(marked, rows, -1))
-    last = np.concatenate(([-1], last[:-1]))
-    return np.where(last >= group_start, values[last], ABSENT)
-
-
-def _spans(block: Block, order: Ints, event: Bools) -> list[Span]:
-    """Find where spans begin (the table in `inbound.proof.spans`), and sum each up. `order`: by place, then seq."""
-    if not len(order):
-        return []
-    place, kind, epoch = block.place[order], block.kind[order], block.epoch[order]
-    commit, mzxid = block.commit[order], block.mzxid[order]
-    begun = (kind == BEGUN) & ~event
-    done = (kind == DONE) & ~event
-    landed = (kind == SETTLED) & ~event
-    rows = np.arange(len(order))
-    new_group = np.concatenate(([True], place[1:] != place[:-1]))
-    group_start = np.maximum.accumulate(np.where(new_group, rows, 0))
-    handed_to = _before(begun, block.next[order], group_start)
-    announced = _before(done, commit, group_start)
-    landed_before = _before(landed, commit, group_start)
-    mzxid_before = _before(landed & (mzxid >= 0), mzxid, group_start)
-    last_done = _before(done, rows, group_start)
-    # It has landed when a commit equal to the last announced one did, after it.
-    confirmed = landed & (commit == announced)
-    outstanding = (announced >= 0) & (_before(confirmed, rows, group_start) < last_done)
-    starts = event | new_group | np.concatenate(([False], event[:-1] | (epoch[1:] != epoch[:-1])))
-    starts |= (commit >= 0) & (done | landed) & (handed_to >= 0) & (commit > handed_to)
-    answered = np.maximum(announced, _before(begun, commit, group_start))
-    starts |= begun & ((block.first[order] != handed_to) | ((commit >= 0) & (commit < answered)))
-    starts |= done & (((announced >= 0) & (commit <= announced)) | outstanding)
-    starts |= landed & (
-        (commit <= landed_before) | ((mzxid >= 0) & (mzxid_before >= 0) & (mzxid <= mzxid_before))
-        | ~outstanding | (commit != announced)
-    )  # fmt: skip
-    span_start = np.maximum.accumulate(np.where(starts, rows, 0))
-    starts |= begun & (_before(begun, rows, span_start) < 0)
-    at = np.flatnonzero(starts)
-    ends = np.concatenate((at[1:], [len(order)])) - 1
-    return _summed(block, order, at, ends, begun, done, landed, ~event[at])
-
-
-def _summed(
-    block: Block, order: Ints, at: Ints, ends: Ints, begun: Bools, done: Bools, landed: Bools, wanted: Bools
-) -> list[Span]:
-    def total(values: Ints) -> Ints:
-        return np.add.reduceat(values, at)[wanted]
-
-    def highest(values: Ints, marked: Bools) -> Ints:
-        return np.maximum.reduceat(np.where(marked, values, ABSENT), at)[wanted]
-
-    commit, mzxid = block.commit[order], block.mzxid[order]
-    batches = total(begun.astype(np.int64))
-    first_commit = np.where(begun, commit, ABSENT)[at][wanted]
-    last_begun = highest(np.arange(len(order)), begun)
-    last_commit = np.where(batches > 0, commit[last_begun], ABSENT)
-    first = np.where(begun, block.first[order], commit)[at][wanted]
-    first_mzxid = np.minimum.reduceat(np.where(landed & (mzxid >= 0), mzxid, np.iinfo(np.int64).max), at)[wanted]
-    seq, wall = block.seq[order], block.wall[order]
-    ends_of, starts_of = ends[wanted], at[wanted]
-    columns = (
-        block.place[order][starts_of], block.epoch[order][starts_of], seq[starts_of], seq[ends_of], first,
-        np.where(batches > 0, highest(block.next[order], begun), first), batches,
-        total(np.where(begun, np.maximum(block.records[order], 0), 0)), highest(commit, done), highest(commit, landed),
-        first_mzxid, highest(mzxid, landed), wall[starts_of], wall[ends_of], highest(block.first[order], begun),
-        highest(block.first[order], done & (block.first[order] < commit)), first_commit, last_commit,
-    )  # fmt: skip
-    source = block.source
-    keys = [PartitionKey(source.group, topic, partition) for topic, partition in block.places]
-    spans = [
-        Span(
-            keys[place], source.consumer, source.run, epoch, seq, last_seq, first, end, batches, records,
-            _or_none(answered), _or_none(landed), None if last_mzxid < 0 else mzxid, _or_none(last_mzxid), wall, last_wall,
-            _or_none(last_first), _or_none(answer_of), _or_none(first_commit), _or_none(of_last),
-        )
-        for (
-            place, epoch, seq, last_seq, first, end, batches, records, answered, landed, mzxid, last_mzxid, wall,
-            last_wall, last_first, answer_of, first_commit, of_last,
-        ) in zip(*(column.tolist() for column in columns), strict=True)
-    ]  # fmt: skip
-    return sorted(spans, key=lambda span: span.seq)
-
-
-def _or_none(value: int) -> int | None:
-    return None if value < 0 else value

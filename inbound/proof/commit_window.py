@@ -1,8 +1,8 @@
-"""The uncommitted records of a claim: answered before its last batch, at most `max_uncommitted_records`.
+"""Checks a claim's uncommitted records against `max_uncommitted_records`.
 
-The batch in hand does not count, nor what was answered for it: the next claim gets it again in any case. So what counts is
-the `commit` of the last `begun`, held against where the next claim began, or against what ZooKeeper has. Nor does what was
-delivered, given back, and then passed over: nothing of that is in flight. Pure.
+They were answered before the claim's last batch. That batch and its answers do not count, as the next claim gets it
+again in any case: the `commit` of the last `begun` is compared with where the next claim began, or with ZooKeeper's
+offset. Nor do records that were delivered, given back and then passed over: none of them is in flight. Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from inbound.proof.model import Finding, OffsetRange, Span, ZooKeeperState
 
 
 def left_by(evidence: Evidence, claim: JudgedClaim, following: JudgedClaim) -> None:
-    """Note what `claim` left to the one after it, unless something else may have moved the commit between them."""
+    """Note what `claim` left, unless something else may have moved the commit."""
     unknown_between = following.epoch > evidence.last_epoch + 1
     if following.known and not following.before and not unknown_between:
         _left(evidence, claim, following.position, following)
@@ -25,7 +25,7 @@ def left_by(evidence: Evidence, claim: JudgedClaim, following: JudgedClaim) -> N
 def left_to_zookeeper(
     evidence: Evidence, claims: Sequence[JudgedClaim], coordination: ZooKeeperState | None, committed: int | None
 ) -> None:
-    """Note what the last claim left, if it has ended and no claim has followed."""
+    """Note what the last claim left, if it ended and none followed."""
     if not claims or coordination is None or not coordination.known or coordination.owner is not None:
         return
     moved = coordination.moved is not None or coordination.cut is not None
@@ -38,14 +38,14 @@ def _left(evidence: Evidence, claim: JudgedClaim, committed: int | None, found_b
     if claim.window is None or advanced is None or committed is None or expected is None:
         return
     missing = evidence.loose or evidence.late or claim.has_gaps or claim.unsure
-    if not missing and expected <= committed < advanced:  # below: it was moved back, and other findings say so
+    if not missing and expected <= committed < advanced:  # below: the commit was moved back, and other findings say so
         # 1. A batch fails, and its first record is delivered alone; 2. that is answered with what goes past the others.
         given_back = tuple(evidence.given_back.overlaps(committed, advanced))
         evidence.left.append(Left(claim, committed, advanced, found_by, given_back))
 
 
 def over_window(evidence: Evidence, log: LogRecords) -> None:
-    """Find claims that had left more than their window."""
+    """Find claims that left more than their window."""
     for left in evidence.left:
         claim, first, end = left.claim, left.committed, left.advanced
         handed = next((ranges.overlaps(first, end) for other, ranges in evidence.by_claim if other is claim), [])
@@ -71,9 +71,7 @@ def over_window(evidence: Evidence, log: LogRecords) -> None:
 
 
 def _at_least(spans: Iterable[Span], first: int, end: int, given_back: Iterable[OffsetRange]) -> int:
-    """Return how many records of [first, end) were delivered at least, and not given back: those of a span that do not fit
-    beside it.
-    """
+    """Return how many records of [first, end) were delivered at least."""
     total, counted = 0, Growing()
     counted.include(given_back)
     for span in spans:

@@ -1,4 +1,4 @@
-"""What is known of a partition while its claims are gone through one after another, and what has been found."""
+"""The evidence of the claims gone through, and the findings in it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from inbound.proof.model import (
     OffsetRange,
 )
 
-#: In the trace of holes: the deliveries went past it; they did, and it had been delivered and given back; a commit did; the next
-#: claim began past it; and the same, where it found no commit of the group any more.
+#: How a hole came about: deliveries went past it; the same after it was delivered and given back; a commit went past it; the
+#: next claim began past it; the same, and that claim found no commit of the group.
 PASSED, GIVEN_BACK, COMMITTED, BEGAN_PAST, BEGAN_UNCOMMITTED = (
     "passed",
     "given back",
@@ -34,7 +34,7 @@ NO_END = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Offsets that were passed over. Whether that is a loss depends on what is delivered later."""
+    """Offsets that were passed over; a later delivery may bring them."""
 
     first: int
     next: int
@@ -53,23 +53,23 @@ class OmittedRange:
     cause: str
     claim: JudgedClaim
     wall: float
-    #: It had failed, and was committed past: that stays so until it is redelivered.
+    #: It failed and was committed past: it stays left out until it is redelivered.
     failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a claim left: it had been answered for `advanced` before its last batch, and `committed` is what had landed."""
+    """What a claim left: answered up to `advanced`, landed up to `committed`."""
 
     claim: JudgedClaim
     committed: int
     advanced: int
-    found_by: JudgedClaim | None  # the claim that began at `committed`; None: that is what ZooKeeper has
+    found_by: JudgedClaim | None  # the claim that began at `committed`; None: ZooKeeper has it
     given_back: tuple[OffsetRange, ...] = ()  # delivered to it, given back, and not redelivered
 
 
 def unwritten(gap: LedgerEvent) -> str:
-    """Return what is missing where a ledger says that it lacks something (`degraded`)."""
+    """Describe the gap that a ledger notes of itself (`degraded`)."""
     since, until = gap.facts.get("from"), gap.facts.get("to")
     when = ""
     if isinstance(since, int | float) and isinstance(until, int | float):
@@ -82,7 +82,7 @@ def unwritten(gap: LedgerEvent) -> str:
 
 @dataclass(slots=True)
 class Missing:
-    """What would be needed to know what became of some offsets."""
+    """What would tell what became of some offsets."""
 
     text: str
     low: int | None  # below it all is known; None: nothing is
@@ -91,40 +91,40 @@ class Missing:
 
 @dataclass(eq=False)
 class Evidence:
-    """The evidence of one partition; of one topic, where a topic was deleted and recreated."""
+    """The evidence of one topic's partition; a recreated topic has its own."""
 
     handed: Growing = field(default_factory=Growing)  # by the claims gone through
-    counts: Growing = field(default_factory=Growing)  # of that, what no reset has wanted again since
-    #: What was delivered since the last claim began that says where. What such a claim announces to commit is all its own:
-    #: of what claims before it were delivered and had not committed, the log may hold other records now.
+    counts: Growing = field(default_factory=Growing)  # of that, what no reset has wanted again
+    #: Delivered since the last claim with a known position began. Such a claim commits only its own deliveries: where
+    #: earlier claims had not committed, the log may hold other records now.
     recent: Growing = field(default_factory=Growing)
     reset: LedgerEvent | None = None  # the last one, as long as nothing was committed since
     by_claim: list[tuple[JudgedClaim, Growing]] = field(default_factory=list)
     expected: int | None = None  # where the next claim must begin: what is committed, as far as the ledger says
     opens: set[int] = field(default_factory=set)  # commits that may have landed since
     may_have_landed: set[int] = field(default_factory=set)  # the same, before a claim that found no commit
-    #: A first position that the claim before announced: it found no commit, and that one may stand.
+    #: A first position that the claim before announced when it found no commit; it may have landed.
     first_position: int | None = None
     over_cut: int | None = None  # where a log was cut, the commit may go back to here
-    loose: bool = False  # where the next claim begins can't be told: lines are missing
+    loose: bool = False  # lines are missing: where the next claim begins is not known
     floor: int = 0  # below it all was committed, and no reset or revert wants it again
     #: Delivered and answered, whether or not it was committed.
     answered: Growing = field(default_factory=Growing)
     high: int = 0  # highest offset delivered or committed since the group was last moved back
     start: int | None = None
-    late: bool = False  # the claim before it committed after others had: its last commit is none to begin at
+    late: bool = False  # the claim committed after a newer epoch: the next one need not begin there
     last_mzxid: int | None = None  # of all commits that landed
     last_landed: int | None = None  # and the offset of that commit
     last_epoch: int = -1
-    #: What may be passed over from here on: on purpose, deleted by Kafka, or by whom is not known. Reading that begins
-    #: again below takes it back.
+    #: What may be passed over: on purpose, deleted by Kafka, or moved past by an unknown cause. Reading that goes back takes
+    #: it out again.
     excused: Growing = field(default_factory=Growing)
     left_out: list[OmittedRange] = field(default_factory=list)
-    _suspended: Growing = field(default_factory=Growing)  # of both, what a claim has gone back before
+    _suspended: Growing = field(default_factory=Growing)  # excuses behind an offset that reading went back to
     _suspended_left_out: list[OmittedRange] = field(default_factory=list)
-    #: What the claim before it gave back, by its answers, and did not redeliver.
+    #: What the claim before gave back, by its answers, and did not redeliver.
     given_back: Growing = field(default_factory=Growing)
-    #: What a claim has gone back for, as a line of it says, and was not handed again; and what of that it went past then.
+    #: Ranges that a claim reverted to and was not redelivered, and the parts of them that it then went past.
     reverted: Growing = field(default_factory=Growing)
     left_behind: Growing = field(default_factory=Growing)
     explained: list[OffsetRange] = field(default_factory=list)  # redelivered on request
@@ -141,7 +141,7 @@ class Evidence:
         claims: Sequence[JudgedClaim],
         wall: float | None,
     ) -> None:
-        """Note a finding for each range. How many offsets of it the log has is counted at the end."""
+        """Note a finding for each range; offsets are counted at the end."""
         epochs = tuple(dict.fromkeys(claim.epoch for claim in claims))
         consumers = tuple(dict.fromkeys(claim.consumer for claim in claims if claim.consumer))
         self.findings += [
@@ -154,9 +154,9 @@ class Evidence:
         self.missing.append(Missing(text, low, high))
 
     def sure_from(self, offset: int, *, explained: bool = False) -> None:
-        """Note that it is known again what became of offsets from here on.
+        """Note that the evidence goes on from here.
 
-        If that is below where it was known last, and no reset explains it, what was there before is not known.
+        If that is below where it ended, and no reset explains it, what was there before is not known.
         """
         for missing in self.missing:
             if missing.high is None:
@@ -165,22 +165,22 @@ class Evidence:
                     missing.low = min(missing.low, offset)
 
     def delivered_by(self, claim: JudgedClaim, handed: Growing) -> None:
-        """Note what a claim has delivered, when it was gone through."""
+        """Note what a claim delivered, after the walk through it."""
         self.by_claim.append((claim, handed))
         for known in (self.handed, self.counts, self.recent):
             known.include(handed.ranges)
 
     def owner_of(self, first: int, end: int) -> JudgedClaim | None:
-        """Return the last of the claims gone through that handed any of these out."""
+        """Return the last claim that delivered any of these offsets."""
         for claim, handed in reversed(self.by_claim):
             if handed.overlaps(first, end):
                 return claim
         return None
 
     def unanswered(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """Return what of these has no answer, so that it was to be redelivered.
+        """Return the offsets without an answer, which must be redelivered.
 
-        Where lines of its owner are missing, the answer may be among them.
+        If lines of their owner are missing, the answer may be among them.
         """
         left = difference(difference(ranges, [(0, self.floor)]), self.answered.ranges)
         return [(first, end) for first, end in left if not self._may_have_gaps(first, end)]
@@ -189,27 +189,27 @@ class Evidence:
         return any(claim.has_gaps or claim.unsure for claim, handed in self.by_claim if handed.overlaps(first, end))
 
     def never_delivered(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """Return what of these was neither delivered nor passed over for a reason."""
+        """Return the offsets of these neither delivered nor excused."""
         return difference(difference(ranges, self.counts.ranges), self.excused.ranges)
 
     def never_announced(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """Return what of these was not delivered to who announced to commit it, nor passed over for a reason."""
+        """Return the offsets neither delivered to the announcing claim nor excused."""
         delivered = self.counts if self.loose else self.recent
         return difference(difference(ranges, delivered.ranges), self.excused.ranges)
 
     def passed(self, ranges: Sequence[OffsetRange], how: str, claim: JudgedClaim, wall: float) -> None:
-        """Note a hole for what of these was not passed over for a reason."""
+        """Note a hole for the offsets of these that are not excused."""
         self.holes += [Hole(first, end, how, claim, wall) for first, end in difference(ranges, self.excused.ranges)]
 
     def leave_out(self, left: OmittedRange) -> None:
-        """Note what is committed past on purpose."""
+        """Note offsets that are committed past on purpose."""
         if left.first < left.next:
             self.passed_again(left.first, left.next)
             self.excused.add(left.first, left.next)
             self.left_out.append(left)
 
     def taken_back(self, reset: LedgerEvent) -> None:
-        """Note that a reset wants again what lies behind it. Each claim notes it until something is committed."""
+        """Note once that a reset wants the offsets behind it again."""
         new = reset.facts.get("new")
         if isinstance(new, int) and (self.reset is None or self.reset.facts != reset.facts):
             self.counts.cut(new, NO_END)
@@ -223,7 +223,7 @@ class Evidence:
             self.reset = None
 
     def wanted(self, first: int, end: int = NO_END) -> None:
-        """Note that these are read again: why they were not to be counts no more."""
+        """Note that these are read again: no excuse counts any more."""
         for excused in (self.excused, self._suspended):
             excused.cut(first, end)
         if self.left_out:
@@ -232,7 +232,7 @@ class Evidence:
             self._suspended_left_out = _outside(self._suspended_left_out, first, end)
 
     def begins_again(self, first: int, committed: int | None) -> None:
-        """Note that a claim begins at `first`, when `committed` was the commit: the same, of what is to be redelivered."""
+        """Begin again at `first`; failed records committed past stay left out."""
         failed = [
             replace(left, first=max(left.first, first), next=end, failed=True)
             for left in self.left_out
@@ -243,21 +243,21 @@ class Evidence:
         self.left_out += failed
 
     def wanted_from(self, first: int) -> None:
-        """Note that reading goes back to `first`: records read again before the claim ends are wanted again."""
+        """Note that reading goes back to `first`; excuses behind it are suspended."""
         self._suspended.include(self.excused.overlaps(first, NO_END))
         self.excused.cut(first, NO_END)
         self._suspended_left_out += _outside(self.left_out, 0, first)
         self.left_out = _outside(self.left_out, first, NO_END)
 
     def passed_again(self, first: int, end: int) -> None:
-        """Note that reading which had gone back did not come to these: why they were left out counts as before."""
+        """Note that reading did not come back here: the excuses count again."""
         self.excused.include(self._suspended.overlaps(first, end))
         self._suspended.cut(first, end)
         self.left_out += _outside(_outside(self._suspended_left_out, 0, first), end, NO_END)
         self._suspended_left_out = _outside(self._suspended_left_out, first, end)
 
     def came_to(self, position: int) -> None:
-        """Note where a claim ended that had gone back: what is committed past behind that is as it was."""
+        """Note where a claim ended: suspended excuses behind it count again."""
         self.passed_again(position, NO_END)
         self._suspended, self._suspended_left_out = Growing(), []
 
@@ -271,14 +271,14 @@ def _outside(left_out: Iterable[OmittedRange], first: int, end: int) -> list[Omi
 
 
 class LogRecords:
-    """What the log says of ranges: how many offsets of them it has, if it was read."""
+    """Counts the offsets of ranges that the log has."""
 
     def __init__(self, extent: LogExtent | None) -> None:
         self.extent = extent
         self._present = CountedRanges(extent.present) if extent is not None and extent.present is not None else None
 
     def count(self, first: int, end: int) -> int | None:
-        """Return how many offsets of [first, end) the log has; None: it was not read there, or is deleted there."""
+        """Return how many offsets the log has; None: unread or deleted there."""
         extent = self.extent
         if extent is None or self._present is None:
             return None
@@ -287,7 +287,7 @@ class LogRecords:
         return self._present.within(first, end)
 
     def counted(self, finding: Finding) -> Iterable[Finding]:
-        """Yield the finding with its count, in parts where the log's beginning divides it; none if the log has nothing."""
+        """Yield the finding with its count, divided at the log's start."""
         if (
             finding.kind in ("unfenced", "over-window", "beyond-end", "lost-to-retention")
             or self._present is None
@@ -304,20 +304,15 @@ class LogRecords:
         offsets = self._present.within(first, end) if finding.offsets is None else finding.offsets
         if not offsets:
             return
-        if finding.kind in (
-            "lost",
-            "skipped",
-            "reordered",
-            "unclaimed",
-            *LEFT_OUT,
-        ):  # what the log lacks at the ends is none of it
+        if finding.kind in ("lost", "skipped", "reordered", "unclaimed", *LEFT_OUT):
+            # Offsets at the ends that the log lacks are not part of it.
             there = intersection([(first, end)], self._present.ranges)
             first, end = there[0][0], there[-1][1]
         yield replace(finding, first=first, next=end, offsets=offsets)
 
 
 def neighbours(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings that go on where others end, and say the same, as one."""
+    """Join findings that adjoin and say the same."""
     result: list[Finding] = []
     for finding in sorted(findings, key=lambda f: (f.kind, f.cause, f.epochs, f.first)):
         last = result[-1] if result else None
@@ -332,7 +327,7 @@ def neighbours(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def grouped(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings about the same range as one, with how many times."""
+    """Join findings about the same range, with how many times."""
     kept: dict[tuple[FindingKind, int, int], Finding] = {}
     for finding in neighbours(findings):
         place = (finding.kind, finding.first, finding.next)
@@ -352,5 +347,5 @@ def grouped(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings in order of kind (anomalies first) and offset."""
+    """Sort findings by kind (anomalies first) and offset."""
     return sorted(findings, key=lambda f: (f.kind not in ANOMALIES, f.first, f.next, f.kind))

@@ -1,22 +1,19 @@
-"""A proof as JSON, and back. What an incremental proof goes on from is such a file.
+"""Writes a proof as JSON; an incremental proof reads it back.
 
-Members are those of `inbound.proof.model`, under the same names; ranges are `[first, next]`, half open. `verdict` of the whole,
-`lag`, `headline` and `totals` are computed again on reading.
+Members are those of `inbound.proof.model`, under the same names; ranges are `[first, next]`, half open. `verdict` of
+the whole, `lag`, `headline` and `totals` are computed again on reading.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from inbound.errors import InboundError
-from inbound.proof.model import ANOMALIES, ClaimBar, Finding, FormerTopic, PartitionKey, PartitionProof, Proof
+from inbound.proof.model import ClaimBar, Finding, FormerTopic, PartitionKey, PartitionProof, Proof
 from inbound.proof.words import (
-    KINDS,
     VERDICTS,
-    amount,
     amounts,
     explained_offsets,
     headline,
@@ -24,7 +21,7 @@ from inbound.proof.words import (
     proven_offsets,
 )
 
-#: Of the members and their meaning. New members may come without a new version: ignore what you don't know.
+#: Version of the members and their meaning. A release may add members under the same version: ignore unknown ones.
 VERSION = 1
 
 _FORMAT = "inbound-proof"
@@ -33,11 +30,11 @@ _T = TypeVar("_T")
 
 
 class ProofFormatError(InboundError):
-    """What should be a proof in JSON cannot be read as one."""
+    """A file is not a proof in JSON that this release reads."""
 
 
 def to_json(proof: Proof) -> str:
-    """Return the whole proof as a JSON document, with a newline at its end."""
+    """Return the proof as a JSON document that ends with a newline."""
     members = {
         "format": _FORMAT,
         "v": VERSION,
@@ -56,7 +53,9 @@ def to_json(proof: Proof) -> str:
 
 
 def from_json(text: str | bytes, where: str = "proof") -> Proof:
-    """Read back what `to_json` wrote; `where` names it in errors, such as a file's path.
+    """Read a proof that `to_json` wrote.
+
+    `where` names it in errors, for example a file's path.
 
     Raises:
         ProofFormatError: it is no proof, is damaged, or is of a newer version than this reader.
@@ -87,7 +86,7 @@ def from_json(text: str | bytes, where: str = "proof") -> Proof:
 
 
 def totals(proof: Proof) -> dict[str, Any]:
-    """Return sums over all partitions; `offsets` of findings count each offset of the log once per finding."""
+    """Return sums; `offsets` count each offset of the log once per finding."""
     told = amounts(proof.partitions)
     return {
         "partitions": len(proof.partitions),
@@ -149,117 +148,5 @@ def _members(value: Finding | ClaimBar | FormerTopic) -> dict[str, Any]:
 
 
 def _made(cls: Callable[..., _T], members: Mapping[str, Any], **readers: Callable[[Any], Any]) -> _T:
-    """Make a `cls` of those of `members` that it knows."""
     known: tuple[str, ...] = cls.__slots__  # type: ignore[attr-defined]
     return cls(**{name: readers[name](members[name]) if name in readers else members[name] for name in known})
-
-
-#: As in Arrow; a time is in microseconds since 1970, UTC. All may be null.
-ColumnType = Literal["string", "int64", "bool", "timestamp", "list<int64>", "list<string>"]
-Row = dict[str, Any]
-
-#: Columns of `partition_rows`, in order. Offsets are half open: `start` is in, `proven` is not.
-PARTITION_COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
-    {
-        "made": "timestamp",
-        "mode": "string",
-        "group": "string",
-        "topic": "string",
-        "partition": "int64",
-        "verdict": "string",
-        "start": "int64",
-        "proven": "int64",
-        "committed": "int64",
-        "log_start": "int64",
-        "log_end": "int64",
-        "lag": "int64",
-        "handed_out": "int64",
-        "in_flight": "int64",
-        **{kind.replace("-", "_"): "int64" for kind in KINDS},
-        "explained": "int64",
-        "left_out": "int64",
-        "claims": "int64",
-        "missing": "list<string>",
-    }
-)
-
-#: Columns of `finding_rows`, in order.
-FINDING_COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
-    {
-        "made": "timestamp",
-        "mode": "string",
-        "group": "string",
-        "topic": "string",
-        "partition": "int64",
-        "kind": "string",
-        "anomaly": "bool",
-        "first": "int64",
-        "next": "int64",
-        "offsets": "int64",
-        "times": "int64",
-        "cause": "string",
-        "epochs": "list<int64>",
-        "consumers": "list<string>",
-        "wall": "timestamp",
-    }
-)
-
-
-def partition_rows(proof: Proof) -> list[Row]:
-    """Return a row per partition; the columns of kinds hold offsets (at most so many, in quick mode)."""
-    return [
-        {
-            "made": _microseconds(proof.made),
-            "mode": proof.mode,
-            "group": partition.key.group,
-            "topic": partition.key.topic,
-            "partition": partition.key.partition,
-            "verdict": VERDICTS[partition.verdict],
-            "start": partition.start,
-            "proven": partition.proven,
-            "committed": partition.committed,
-            "log_start": partition.log_start,
-            "log_end": partition.log_end,
-            "lag": partition.lag,
-            "handed_out": partition.handed_out,
-            "in_flight": sum(next_ - first for first, next_ in partition.in_flight),
-            **{
-                kind.replace("-", "_"): amount(f for f in partition.findings if f.kind == kind).offsets
-                for kind in KINDS
-            },
-            "explained": explained_offsets([partition]),
-            "left_out": left_out_offsets([partition]),
-            "claims": len(partition.claims),
-            "missing": list(partition.missing),
-        }
-        for partition in proof.partitions
-    ]
-
-
-def finding_rows(proof: Proof) -> list[Row]:
-    """Return a row per finding."""
-    return [
-        {
-            "made": _microseconds(proof.made),
-            "mode": proof.mode,
-            "group": partition.key.group,
-            "topic": partition.key.topic,
-            "partition": partition.key.partition,
-            "kind": finding.kind,
-            "anomaly": finding.kind in ANOMALIES,
-            "first": finding.first,
-            "next": finding.next,
-            "offsets": finding.offsets,
-            "times": finding.times,
-            "cause": finding.cause,
-            "epochs": list(finding.epochs),
-            "consumers": list(finding.consumers),
-            "wall": _microseconds(finding.wall),
-        }
-        for partition in proof.partitions
-        for finding in partition.findings
-    ]
-
-
-def _microseconds(wall: float | None) -> int | None:
-    return None if wall is None else round(wall * 1e6)

@@ -1,4 +1,4 @@
-"""Sets of offsets as ascending ranges that do not touch, and what is done with them."""
+"""Sets of offsets as ascending ranges that do not touch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FIRST, _NEXT = itemgetter(0), itemgetter(1)
 
 
 def union(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Return all offsets of any ranges, in any order, as a set; empty ranges are left out."""
+    """Return the offsets of any ranges, in any order, as a set."""
     result: list[OffsetRange] = []
     for first, end in sorted(ranges):
         if first >= end:
@@ -26,7 +26,10 @@ def union(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
 
 
 def intersection(left: Sequence[OffsetRange], right: Sequence[OffsetRange]) -> list[OffsetRange]:
-    """Return what both sets have. Costs what the shorter one has, times the logarithm of the other's length."""
+    """Return the offsets that both sets have.
+
+    Costs the length of the shorter one, times the logarithm of the other's length.
+    """
     if len(left) > len(right):
         left, right = right, left
     result: list[OffsetRange] = []
@@ -39,7 +42,7 @@ def intersection(left: Sequence[OffsetRange], right: Sequence[OffsetRange]) -> l
 
 
 def difference(left: Sequence[OffsetRange], right: Sequence[OffsetRange]) -> list[OffsetRange]:
-    """Return what only the set `left` has."""
+    """Return the offsets that only `left` has."""
     result: list[OffsetRange] = []
     for first, end in left:
         at = bisect_right(right, first, key=_NEXT)
@@ -65,7 +68,7 @@ def contains(ranges: Sequence[OffsetRange], offset: int) -> bool:
 
 
 class CountedRanges:
-    """A set of offsets that is asked many times how many of it lie in a range."""
+    """A set of offsets that counts quickly how many a range has."""
 
     def __init__(self, ranges: Sequence[OffsetRange]) -> None:
         self.ranges = ranges
@@ -87,17 +90,17 @@ class CountedRanges:
 
 
 class Growing:
-    """A set of offsets that grows, mostly at its end, and returns the overlap."""
+    """A set of offsets that grows, mostly at its end."""
 
     def __init__(self) -> None:
         self.ranges: list[OffsetRange] = []
 
     def overlaps(self, first: int, end: int) -> list[OffsetRange]:
-        """Return what of [first, end) it has."""
+        """Return the parts of [first, end) that it has."""
         return intersection([(first, end)], self.ranges) if first < end else []
 
     def add(self, first: int, end: int) -> list[OffsetRange]:
-        """Put [first, end) in; return what of it was there."""
+        """Put [first, end) in; return the parts that it had."""
         if first >= end:
             return []
         if not self.ranges or first > self.ranges[-1][1]:
@@ -113,7 +116,6 @@ class Growing:
         return there
 
     def include(self, ranges: Iterable[OffsetRange]) -> None:
-        """Put all of these in."""
         for first, end in ranges:
             self.add(first, end)
 

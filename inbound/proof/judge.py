@@ -1,4 +1,4 @@
-"""The judgement of one partition: its claims gone through in the order of their epochs, and held against log and ZooKeeper.
+"""Judges one partition by its claims, its log and ZooKeeper.
 
 `docs/proof.md` says what is proven, from what, and in which words. Pure.
 """
@@ -59,8 +59,8 @@ def judge(
 ) -> PartitionProof:
     """Judge one partition.
 
-    What is given must be of one cut: ZooKeeper read first, then the ledger, then the log, so that all that is committed
-    is in the ledger, and all deliveries of the ledger are in the log. Then progress during the reading is no fault.
+    What is given must be of one cut: ZooKeeper read first, then the ledger, then the log. So every commit is in the
+    ledger, and every delivery of the ledger is in the log; progress during the reading is no fault.
 
     Args:
         key: Which partition; spans and events of others are left aside.
@@ -70,7 +70,7 @@ def judge(
         damage: Of the whole group; each concerns the partitions that its run held.
         extent: What the log holds; None: not known.
         coordination: What ZooKeeper says; None: not known.
-        since: Up to here an earlier proof has proven all: what lies below is not judged again.
+        since: An earlier proof proved all up to here: what lies below is not judged again.
     """
     spans = [span for span in spans if span.key == key]
     events, unusable = sound(event for event in events if event.key == key)
@@ -101,7 +101,7 @@ def judge(
         noticed = noticed_at(now, coordination)
         if noticed is None or (not cut and noticed):
             uncertain.append(unnoticed_cut(coordination))
-        elif 0 < cut < noticed:  # what is held is not looked at again: it may have been cut once more
+        elif 0 < cut < noticed:  # the log may have been cut once more while the partition was held
             last = [ended_at(claim, cut) for claim in last]
         lowest = min(cut, cut if lowest is None else lowest)
     if since is not None and lowest is not None:
@@ -110,7 +110,7 @@ def judge(
     evidence = go_through(last, before)
     evidence.missing += uncertain
     other_damage(evidence, key, damage)
-    # Also of commits that a cut lies before: the commit is theirs as long as no later write replaced it.
+    # Also of commits above a cut: the commit is theirs as long as no later write replaced it.
     told_of = {span.last_mzxid for claim in now for span in claim.spans}
     committed = held_against_zookeeper(evidence, last, coordination, since, told_of - {None})
     start_of_evidence(evidence, since)
@@ -142,10 +142,11 @@ def judge(
 
 
 def _chapters(claims: Sequence[JudgedClaim]) -> list[list[JudgedClaim]]:
-    """Cut where the topic was deleted and recreated: offsets before and after have nothing to do with each other.
+    """Cut the claims where the topic was deleted and recreated.
 
-    Who began the new one may have died before its ledger said so; then the next claim names another topic id. Until
-    something is committed, each claim says that the topic was recreated.
+    Offsets before and after have nothing to do with each other. The claim that began the new topic may have died before
+    its ledger said so; then the next claim names another topic id. Until something is committed, each claim says that
+    the topic was recreated.
     """
     chapters: list[list[JudgedClaim]] = []
     topic_id: str | None = None
@@ -160,7 +161,7 @@ def _chapters(claims: Sequence[JudgedClaim]) -> list[list[JudgedClaim]]:
 
 
 def _concerns(finding: Finding, since: int) -> bool:
-    """Whether it is about what an earlier proof had not seen."""
+    """Return whether a finding concerns what no earlier proof has seen."""
     return finding.next > since or finding.kind in ("duplicate", "unfenced")
 
 

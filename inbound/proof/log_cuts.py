@@ -1,7 +1,8 @@
-"""Logs that were cut: what was delivered and committed of records that are gone says nothing of those that stand there now.
+"""Where a log was cut, deliveries and commits behind do not count.
 
-A claim notes a cut (`truncated`) before it goes on, or holds the partition. All that was noted before is judged as if it had
-ended at the cut: a delivery of [0, 9) under a cut at 4 counts as one of [0, 4), a commit of 9 as one of 4. Pure.
+A claim notes a cut (`truncated`) before it goes on, or holds the partition. What was noted before is judged as if it
+had ended at the cut, as other records stand behind it now: a delivery of [0, 9) under a cut at 4 counts as one of [0,
+4), a commit of 9 as one of 4. Pure.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ from inbound.proof.evidence import Missing
 from inbound.proof.intervals import difference, union
 from inbound.proof.model import LedgerEvent, Span, ZooKeeperState
 
-#: Where the facts of events have offsets.
+#: The facts of events that are offsets.
 _OFFSETS = frozenset({"position", "from", "to", "first", "next", "old", "new", "since", "commit"})
 
 
 def without_cut_off(
     claims: Sequence[JudgedClaim], committed: int | None
 ) -> tuple[list[JudgedClaim], list[Missing], int | None]:
-    """Return the claims of one topic as they count, what is not known of cuts, and the lowest cut, certain or not.
+    """Return the claims of one topic as they count.
 
-    `committed` is the offset in ZooKeeper, None: not known.
+    Also returned: what is not known of cuts, and the lowest cut, certain or not. `committed` is the offset in
+    ZooKeeper; None: not known.
     """
     counted: list[JudgedClaim] = []
     missing: list[Missing] = []
@@ -62,9 +64,9 @@ def _last_commit(claim: JudgedClaim) -> int | None:
 
 
 def as_told(claims: Iterable[JudgedClaim], coordination: ZooKeeperState) -> ZooKeeperState:
-    """Return what ZooKeeper says with the number (mzxid) of the last commit, where it was put back by hand.
+    """Return ZooKeeper's state; a commit restored by hand gets its old mzxid.
 
-    Its node was emptied or deleted, and holds it again: what the claims have noted of it holds, too.
+    The node was emptied or deleted, and holds the same commit again: the claims' notes about that commit count.
     """
     at: int | None = None
     mzxid: int | None = None
@@ -79,10 +81,11 @@ def as_told(claims: Iterable[JudgedClaim], coordination: ZooKeeperState) -> ZooK
 
 
 def noticed_at(claims: Iterable[JudgedClaim], coordination: ZooKeeperState) -> int | None:
-    """Return the lowest cut that claims have noted of what is committed in ZooKeeper; None: none has.
+    """Return the lowest cut below the present commit that claims have noted.
 
-    A commit that lands while the partition is held is of what was delivered before. The owner can die before it has noted
-    that its last commit landed: then the next claim says what is committed, and no line has the number (mzxid) of that.
+    None: none has. A commit that lands while the partition is held is of earlier deliveries. The owner can die before
+    it notes that its last commit landed: then the next claim says what is committed, and no line has that commit's
+    mzxid.
     """
     noted: int | None = None
     committed: int | None = None
@@ -102,12 +105,12 @@ def noticed_at(claims: Iterable[JudgedClaim], coordination: ZooKeeperState) -> i
             if item.last_mzxid is not None:
                 noted, committed, landed = noted if held else None, item.landed, item.last_mzxid
     same = committed == coordination.committed if landed is None else landed == coordination.mzxid
-    below = noted is not None and (committed is None or noted < committed)  # else it was no cut of what is committed
+    below = noted is not None and (committed is None or noted < committed)  # else it cut nothing committed
     return noted if same and below else None
 
 
 def _cut(event: LedgerEvent, later: Sequence[Span | LedgerEvent], following: int | None, missing: list[Missing]) -> int:
-    """Return up to where what was noted before still counts."""
+    """Return up to which offset earlier notes still count."""
     facts = event.facts
     position, to, cut, start, end = (facts.get(name) for name in ("position", "to", "cut", "start", "end"))
     if cut is not None:
@@ -133,8 +136,9 @@ def _cut(event: LedgerEvent, later: Sequence[Span | LedgerEvent], following: int
 
 
 def _landed(to: int, later: Sequence[Span | LedgerEvent], following: int | None) -> bool:
-    """Whether the commit landed by which the position was moved over the cut; one from before may have been in flight."""
+    """Return whether the commit that moved the position over the cut landed."""
     spans = [item for item in later if isinstance(item, Span)]
+    # Before this announcement, an earlier commit may have been in flight.
     announced = next((at for at, span in enumerate(spans) if span.answered is not None), len(spans))
     if any(span.landed is not None for span in spans[announced:]):
         return True
@@ -148,9 +152,9 @@ def _unsaid_cut(
     after: Sequence[JudgedClaim],
     missing: list[Missing],
 ) -> int | None:
-    """Return the same for a revert that may be a cut: it goes back from the commit, and no batch led to it.
+    """Return the same for a revert from the commit, without a batch.
 
-    It is one if lower commits follow. If none do, a callback without a batch may have asked for it.
+    It is a cut if lower commits follow; if none do, a callback without a batch may have asked for it.
     """
     first, to = int(event.facts["from"]), int(event.facts["to"])
     spans = [item for item in claim.items if isinstance(item, Span)]
@@ -180,11 +184,8 @@ def _unsaid_cut(
     return None
 
 
-# -- as if it had ended there --------------------------------------------------------------------------------------------
-
-
 def ended_at(claim: JudgedClaim, end: int) -> JudgedClaim:
-    """Return a claim as it counts if the log holds other records from `end` on."""
+    """Return a claim as it counts after a cut at `end`."""
     items = [_span(item, end) if isinstance(item, Span) else _event(item, end) for item in claim.items]
     return replace(
         claim,

@@ -1,4 +1,4 @@
-"""The evidence of a proof (spans and events of the ledger, the log) and its result (findings, a verdict)."""
+"""Evidence of a proof (spans, events, log) and result (findings, verdict)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class PartitionKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of one run's lines for a partition in which all went straight on, as one row instead of thousands.
+    """One run's uninterrupted progress in a partition, as one row.
 
-    Within it: each delivery (`begun`) begins where the one before ended, answers (`done`) and landed commits ascend,
-    commits by offset and by mzxid, the epoch is the same, and no event is noted. A line that breaks this begins the next
-    span, so that nothing a judge could need is lost: `batches` lines became one.
+    Within it, each delivery (`begun`) begins where the one before ended, answers (`done`) and landed commits ascend,
+    commits by offset and by mzxid, the epoch is the same, and no event is noted. A line that breaks this begins the
+    next span, so nothing is lost that a judge could need. `batches` lines became one row.
     """
 
     key: PartitionKey
@@ -51,18 +51,20 @@ class Span:
     wall: float  # of its first and last line, seconds since 1970; for people, never for order
     last_wall: float
     last_first: int | None = None  # where its last delivery began
-    answer_of: int | None = None  # where the batch began that its last answer was about; None: no answer is of a batch
-    #: What the claim had been answered for when its first and its last batch were delivered, whether committed or in
-    #: flight; None: of an earlier release, which handed nothing out before the commit had landed.
+    answer_of: int | None = None  # where the batch of its last answer began; None: no answer is of a batch
+    #: The answered commit, landed or in flight, when its first and when its last batch was delivered; None: of an earlier
+    #: release, which delivered nothing before the commit had landed.
     first_commit: int | None = None
     commit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEvent:
-    """A line that is no steady progress: a note (`claimed`, `released`, `lost`, `reset`, `revert`, `skip`,
-    `retention`, `truncated`, `withheld`), a commit that was `fenced` or is `unknown` (facts: `commit`), or `degraded`:
-    there is more that could not be recorded."""
+    """A line that is not steady progress.
+
+    It is a note (`claimed`, `released`, `lost`, `reset`, `revert`, `skip`, `retention`, `truncated`, `withheld`), a
+    commit that was `fenced` or is `unknown` (facts: `commit`), or `degraded`: more happened that could not be recorded.
+    """
 
     key: PartitionKey
     consumer: str
@@ -76,15 +78,15 @@ class LedgerEvent:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Lines of a ledger that are missing or can't be read; harmless: a torn last line of a run's last file."""
+    """Missing or unreadable ledger lines; a run's torn last line is harmless."""
 
     where: str  # file (and line), or run
-    what: str  # such as "lines 4711 to 4800 of the run are missing"
+    what: str  # "lines 4711 to 4800 of the run are missing"
     group: str | None  # None: not known
     run: str | None
     seq: int | None = None  # the last good line before it
     harmless: bool = False
-    #: Of earlier releases: something done before the line `seq` was not recorded, between lines that are there.
+    #: Of earlier releases: something before the line `seq` was not recorded, between lines that are there.
     degraded: bool = False
 
 
@@ -99,31 +101,29 @@ class LedgerRun:
 
 @dataclass(frozen=True, slots=True)
 class LogExtent:
-    """What Kafka holds of a partition, and (exact mode) which offsets of it have a record that a consumer gets."""
+    """What Kafka holds of a partition, read (exact mode) or not."""
 
     start: int  # the log's first offset
     end: int  # one past its last
-    #: Ascending, not touching; offsets outside have no record: compacted, a transaction's marker, aborted. None: not
-    #: read (quick mode). What lies below `scanned_from` was not read either: it had been proven before.
+    #: Ascending, not touching; other offsets have no record: compacted, aborted, or a transaction's marker. None: not read
+    #: (quick mode). Offsets below `scanned_from` were not read either: they were proven before.
     present: Sequence[OffsetRange] | None = None
     scanned_from: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class NotedReset:
-    """The reset of the group's offset after which nothing was committed; whether a ledger has it is another matter."""
+    """The offset reset since which nothing was committed, noted or not."""
 
     command: str
     old: int | None  # None: the group had no commit
-    since: (
-        int | None
-    )  # the last commit before it, and before other resets that no ledger has noted; None: there was none
+    since: int | None  # the last commit before it, and before other resets without a ledger line; None: there was none
     new: int
     claimed: bool = False  # the partition was claimed after it
 
     @classmethod
     def noted_in(cls, epoch: EpochInfo | None) -> NotedReset | None:
-        """Return what stands in an epoch node."""
+        """Return the reset that an epoch node names."""
         reset = epoch.noted() if epoch is not None else None
         return None if reset is None else cls(reset.command, reset.old, reset.since, reset.new, reset.claimed)
 
@@ -136,10 +136,10 @@ class ZooKeeperState:
     mzxid: int | None  # of the offset node; None: there is none
     epoch: int | None  # version of the epoch node
     owner: str | None  # the consumer that holds it
-    known: bool = True  # whether its commit is to be compared with the ledger
-    moved: NotedReset | None = None  # by what the commit is where it is, if that is a reset
-    #: From where on the log holds other records than the group has committed, as the brokers say; 0: they cannot tell. None:
-    #: it was not cut, or the group does not know under which leader they were written.
+    known: bool = True  # whether the ledger must lead to its commit
+    moved: NotedReset | None = None  # the reset that made the commit, if one did
+    #: From here on the log holds other records than the group has committed, say the brokers; 0: they cannot tell. None: it
+    #: was not cut, or the group does not know under which leader they were written.
     cut: int | None = None
     topic_id: str | None = None  # of the topic that the commit is about, as the epoch node names it
 
@@ -164,10 +164,10 @@ FindingKind = Literal[
     "passed-over",  # the processor skipped it
     "jumped",  # a reset, `on_claim` or `on_truncation` moved the group past it
 ]
-#: Why offsets are committed past that were not processed as they should: findings that are no faults of inbound's.
+#: Why offsets were committed past without the processing they needed; none is a fault of inbound's.
 LeftOutKind = Literal["given-up", "dead-lettered", "passed-over", "jumped"]
 LEFT_OUT: tuple[LeftOutKind, ...] = get_args(LeftOutKind)
-#: What makes the exit code 1. The rest is reported: it is within the promise, or about to be mended.
+#: The kinds that make the exit code 1. The others are within the promise, or will be redelivered.
 ANOMALIES: frozenset[FindingKind] = frozenset(
     {"lost", "duplicate", "skipped", "reordered", "unfenced", "over-window", "beyond-end", "lost-to-retention"}
 )
@@ -175,7 +175,7 @@ ANOMALIES: frozenset[FindingKind] = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One range of offsets of one partition about which there is something to say."""
+    """One finding: a range of offsets of one partition, and the cause."""
 
     kind: FindingKind
     first: int
@@ -189,7 +189,7 @@ class Finding:
 
 
 class Verdict(IntEnum):
-    """Also the exit code."""
+    """The result of a proof; also the exit code."""
 
     PROVEN = 0
     ANOMALIES = 1
@@ -197,7 +197,7 @@ class Verdict(IntEnum):
     UNCLAIMED = 4  # there are records that no consumer ever owned
 
 
-#: Of several verdicts the first one counts for all.
+#: The first verdict of these that a partition has is the verdict of the proof.
 GRAVEST: tuple[Verdict, ...] = (Verdict.ANOMALIES, Verdict.UNCLAIMED, Verdict.NOT_PROVABLE, Verdict.PROVEN)
 
 
@@ -219,7 +219,7 @@ class ClaimBar:
 
 @dataclass(frozen=True, slots=True)
 class FormerTopic:
-    """What the ledger says of a topic of the same name that was deleted; its log cannot be asked any more."""
+    """What the ledger says of a deleted topic of the same name."""
 
     epoch: int  # of the claim that began the topic after it
     start: int | None
@@ -259,19 +259,19 @@ class PartitionProof:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What `spark validate` found."""
+    """The result of `spark validate`."""
 
     mode: Literal["quick", "exact"]
     made: float  # seconds since 1970
     seconds: float
     partitions: tuple[PartitionProof, ...]
-    missing: tuple[str, ...] = ()  # what concerns no single partition, such as a group without a ledger
+    missing: tuple[str, ...] = ()  # evidence of no single partition: a group has no ledger
     writer: str = ""  # release of inbound, of Spark
     continued: bool = False  # began at what an earlier proof had proven
 
     @property
     def verdict(self) -> Verdict:
-        """Anomalies, if any were found; else whether all of it had an owner, and was provable."""
+        """Return the gravest verdict of all partitions."""
         verdicts = {partition.verdict for partition in self.partitions}
         if self.missing:
             verdicts.add(Verdict.NOT_PROVABLE)

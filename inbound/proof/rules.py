@@ -1,4 +1,4 @@
-"""The findings after all claims: holes, and the evidence compared with ZooKeeper and the log."""
+"""Resolves holes, and compares the evidence with ZooKeeper and log."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from inbound.proof.evidence import (
 from inbound.proof.intervals import difference, intersection, union
 from inbound.proof.model import Damage, Finding, LeftOutKind, LogExtent, OffsetRange, PartitionKey, Span, ZooKeeperState
 
-#: What is left out because it failed: always of what was delivered.
+#: Left out because it failed, so it had been delivered.
 _FAILED: frozenset[LeftOutKind] = frozenset({"given-up", "dead-lettered"})
 _DELIVERED_BEFORE = "what was delivered of it before does not count, as the log may hold other records there since"
 
 
 def other_damage(evidence: Evidence, key: PartitionKey, damage: Sequence[Damage]) -> None:
-    """Damage of which not even the run is known can concern any partition."""
+    """Note damage without a run, which can concern any partition."""
     for item in damage:
         if item.run is None and not item.harmless and item.group in (None, key.group):
             evidence.lacks(f"{item.where}: {item.what}; restore it", evidence.start)
@@ -38,9 +38,9 @@ def held_against_zookeeper(
     since: int | None,
     told_of: Collection[int | None],
 ) -> int | None:
-    """Return what is committed; say what is missing if the ledger does not lead there.
+    """Compare the ledger's last commit with ZooKeeper's; return the committed offset.
 
-    `told_of`: the commits of which its lines say that they landed, by mzxid.
+    Notes what is missing if the ledger does not lead there. `told_of`: the commits that landed by its lines, by mzxid.
     """
     expected = evidence.expected
     if coordination is None or not coordination.known:
@@ -91,7 +91,7 @@ def held_against_zookeeper(
 
 
 def _without_a_line(evidence: Evidence, coordination: ZooKeeperState, since: int | None) -> None:
-    """Say what is missing of a partition of which no ledger has a line."""
+    """Note the gap of a partition that no ledger mentions."""
     committed, epoch = coordination.committed, coordination.epoch
     if since is None and _never_committed(coordination):
         return
@@ -108,7 +108,7 @@ def _without_a_line(evidence: Evidence, coordination: ZooKeeperState, since: int
 
 
 def _never_committed(coordination: ZooKeeperState) -> bool:
-    """Whether a reset has set the group's first commit, and no claim is known, before it or after."""
+    """Return whether a reset made the first commit, before any claim."""
     moved = coordination.moved
     return moved is not None and not moved.claimed and moved.since is None and moved.new == coordination.committed
 
@@ -122,7 +122,7 @@ def _no_commit(evidence: Evidence, last: int) -> None:
 
 
 def unnoticed_cut(coordination: ZooKeeperState) -> Missing:
-    """Say what is missing where the log was cut below the commit: no consumer reads the new records until one acts on it."""
+    """Describe the gap of a log that was cut below the commit."""
     where = f" at {coordination.cut}" if coordination.cut else ", where is not known,"
     return Missing(
         f"the log was cut{where} below the commit {coordination.committed}: what was delivered from there on is not what the "
@@ -134,7 +134,7 @@ def unnoticed_cut(coordination: ZooKeeperState) -> Missing:
 def unclaimed(
     evidence: Evidence, claims: Sequence[JudgedClaim], extent: LogExtent | None, coordination: ZooKeeperState | None
 ) -> None:
-    """Find records that no consumer ever owned: the ledgers have no line, and ZooKeeper no claim of the partition."""
+    """Find records of a partition that no ledger and no epoch mentions."""
     if claims or coordination is None or extent is None:
         return
     if not _never_committed(coordination) and (coordination.epoch or coordination.committed):
@@ -146,10 +146,11 @@ def unclaimed(
 
 
 def left_out(evidence: Evidence, committed: int | None) -> list[OffsetRange]:
-    """Find what is committed past on purpose. Returns it.
+    """Find what is committed past on purpose, and return it.
 
-    A delivery before that does not count: it was not committed, or it was wanted again since, and above the commit no consumer
-    need notice that the log was cut and holds other records now. A later delivery has taken its offsets off the list.
+    An earlier delivery does not count: it was not committed, or was wanted again since, and above the commit no
+    consumer need notice that the log was cut and holds other records now. A later delivery has taken its offsets off
+    the list.
     """
     done = [(0, committed)] if committed else []
     parts = [(left, intersection([(left.first, left.next)], done)) for left in evidence.left_out]
@@ -175,7 +176,7 @@ def start_of_evidence(evidence: Evidence, since: int | None) -> None:
 
 
 def resolve_holes(evidence: Evidence, committed: int) -> None:
-    """Say of each range that was passed over whether it was lost, delivered late, or by others."""
+    """Decide for each hole: lost, delivered late, or delivered by another claim."""
     for hole in evidence.holes:
         ranges = [(hole.first, hole.next)]
         counts = evidence.counts.ranges
@@ -205,8 +206,7 @@ def resolve_holes(evidence: Evidence, committed: int) -> None:
 
 
 def left_out_inside(evidence: Evidence, claims: Sequence[JudgedClaim], log: LogRecords, committed: int | None) -> None:
-    """Find batches that had fewer records than the log has in their range, and that neither their claim nor a later one
-    was delivered whole. An earlier one may have been delivered what was cut off since."""
+    """Find batches with fewer records than the log has in their range."""
     short: list[tuple[int, JudgedClaim, Span, int]] = []
     whole: list[tuple[int, OffsetRange]] = []
     for number, claim in enumerate(claims):
@@ -219,6 +219,7 @@ def left_out_inside(evidence: Evidence, claims: Sequence[JudgedClaim], log: LogR
             else:
                 whole.append((number, (span.first, span.next)))
     for number, claim, span, lacking in short:
+        # This claim or a later one: an earlier one may have been delivered records that were cut off since.
         handed_whole = union(
             part for by, part in whole if by >= number and part[0] < span.next and span.first < part[1]
         )
@@ -243,7 +244,7 @@ def past_the_end(
 ) -> None:
     if extent is None:
         return
-    blind = any(claim.has_gaps for claim in claims)  # what was delivered before missing lines may be of a deleted topic
+    blind = any(claim.has_gaps for claim in claims)  # deliveries before missing lines may be of a deleted topic
     high = max(0 if blind or evidence.start is None else evidence.high, committed or 0)
     if high > extent.end:
         what = f"committed or delivered up to {high}, and the log ends at {extent.end}: the topic was deleted and recreated, "
@@ -253,9 +254,9 @@ def past_the_end(
 def deleted_unread(
     evidence: Evidence, extent: LogExtent | None, coordination: ZooKeeperState | None, committed: int | None
 ) -> None:
-    """The log begins above the commit: the gap is lost to retention. A live owner reports it in its ledger."""
+    """Find undelivered records that Kafka has deleted above the commit."""
     if extent is None or committed is None or coordination is None or coordination.owner is not None:
-        return
+        return  # a live owner reports it in its ledger
     ahead = [(committed, extent.start)] if extent.start > committed else []
     gone = evidence.never_delivered(ahead)
     evidence.found("lost-to-retention", gone, "Kafka has deleted it, and it was never delivered", [], None)

@@ -1,4 +1,4 @@
-"""From a run's lines to spans and events: thousands of lines of steady progress become one row each.
+"""Collapses steady progress: thousands of a run's lines become one span.
 
 A line begins a new span where it does not go straight on from the lines of its partition before it:
 
@@ -9,8 +9,8 @@ A line begins a new span where it does not go straight on from the lines of its 
 | `done` | if its commit does not ascend, goes beyond what was delivered, or the last one has not landed yet |
 | `settled` landed | the same for commit and mzxid, and if it is not the commit that was announced last |
 
-What is read piece by piece (files, chunks of files) has more spans than one reading would have; `merged` puts together
-what goes straight on. A judge finds the same with either.
+Files or chunks that are read one by one have more spans than one reading would; `merged` joins spans that go straight
+on. A judge finds the same with either.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RunSource:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What a file, or a chunk of one, amounts to. The pieces of a run are put together by `joined`."""
+    """The spans and events of a file, or of a chunk."""
 
     source: RunSource
     spans: tuple[Span, ...]
@@ -56,7 +56,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class RunStory:
-    """What a whole run amounts to."""
+    """The spans and events of a whole run."""
 
     run: LedgerRun
     spans: tuple[Span, ...]
@@ -65,20 +65,17 @@ class RunStory:
 
 
 def degraded(source: RunSource, seq: int, facts: Mapping[str, Any]) -> list[Damage]:
-    """Return the mark of a time in which a run went on without its ledger, unless lines follow that name the partitions."""
+    """Mark a time without a ledger, unless following lines name the partitions."""
     if "partitions" in facts:
         return []
     what = f"run {source.run} went on without its ledger for a while (on_failure: degrade; {dict(facts)})"
     return [Damage(source.where, what, source.group, source.run, seq, degraded=True)]
 
 
-# -- putting pieces together ---------------------------------------------------------------------------------------------
-
-
 def merged(spans: Iterable[Span], events: Iterable[LedgerEvent] = (), apart: Iterable[Span] = ()) -> list[Span]:
-    """Return the spans of any runs with those put together that go straight on, in order of run and number.
+    """Join spans that go straight on, in order of run and number.
 
-    None is put together over an event, or over one of the spans `apart`, which are not in the result.
+    None are joined over an event, or over one of the spans `apart`, which are not in the result.
     """
     places: dict[tuple[str, PartitionKey], list[tuple[int, Span | None]]] = defaultdict(list)
     for span in spans:
@@ -141,11 +138,11 @@ def joined(
     again: Callable[[Sequence[int]], Piece] | None = None,
     apart: Callable[[], Iterable[Span]] = tuple,
 ) -> RunStory:
-    """Put the pieces of one run together, given in the order of its files, and find what is missing between them.
+    """Join one run's pieces, in file order, and find missing lines.
 
-    Entries can stand in two files of a run: after a failed fsync those in doubt are written again. `again` is then asked
-    for the pieces with these indices as one piece, each entry once; without it ValueError is raised. `apart` gives spans of
-    the run that are in no piece, over which none is put together: of lines that stand between.
+    Entries can stand in two files of a run: after a failed fsync those in doubt are written again. Then `again` gets
+    the indices of these pieces and returns them as one piece, each entry once; without `again`, ValueError is raised.
+    `apart` returns spans of lines that are in no piece; no spans are joined over them.
     """
     whole: list[Piece] = []
     for indices in _groups(pieces):
@@ -164,7 +161,7 @@ def joined(
 
 
 def _groups(pieces: Sequence[Piece]) -> list[list[int]]:
-    """Return the indices of the pieces, those together that have entries in common or in each other's midst."""
+    """Return the indices of the pieces, those that overlap together."""
     groups: list[tuple[list[int], int]] = []  # and one past the highest number in them
     for index, piece in enumerate(pieces):
         indices, high = [index], piece.numbers[-1][1] if piece.numbers else 0
@@ -176,7 +173,7 @@ def _groups(pieces: Sequence[Piece]) -> list[list[int]]:
 
 
 def _missing(pieces: Sequence[Piece]) -> list[Damage]:
-    """Return what of the run is not there: gaps in its numbers, and damaged lines for which no number is missing."""
+    """Return gaps in the numbers, and damaged lines that leave no gap."""
     source = pieces[0].source
     there = union(numbers for piece in pieces for numbers in piece.numbers)
     told = [mark["seq"] for piece in pieces for mark in (piece.header, piece.ending) if mark is not None]
@@ -211,7 +208,7 @@ def _missing(pieces: Sequence[Piece]) -> list[Damage]:
 
 
 def _told(item: Damage, gaps: Sequence[OffsetRange], there: Sequence[OffsetRange]) -> Damage:
-    """Damaged lines: with their numbers, if they are known; harmless if no number is missing for them."""
+    """Add the missing numbers to a damaged line; none: it is harmless."""
     if item.harmless or item.seq is None or item.degraded:
         return item
     for first, end in gaps:

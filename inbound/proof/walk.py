@@ -1,4 +1,4 @@
-"""One claim, line by line: where each delivery and each commit stands against what came before."""
+"""Walks through one claim, delivery by delivery and commit by commit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from inbound.proof.evidence import COMMITTED, GIVEN_BACK, NO_END, PASSED, Eviden
 from inbound.proof.intervals import Growing, difference, intersection, union
 from inbound.proof.model import Damage, LedgerEvent, LeftOutKind, OffsetRange, Span
 
-#: How a claim ended that left behind what is redelivered, as part of a sentence.
+#: How a claim ended before its deliveries were committed, as part of a sentence.
 _ENDED = {
     "released": "gave the partition up without committing it",
     "lost": "lost the partition before it was committed",
@@ -17,21 +17,19 @@ _ENDED = {
     "died": "ended without a word (killed, or cut off) before it was committed",
     "holds": "had not committed it",
 }
-
-
-#: What a `skip` is, by the first word of its reason, and that as part of a sentence.
+#: The finding of a `skip`, by the first word of its reason, and the words for it.
 _SKIPPED: dict[str, tuple[LeftOutKind, str]] = {
     "skip": ("given-up", "gave it up when it had failed for good (on_error: skip)"),
     "dead-letter": ("dead-lettered", "sent it to the dead-letter topic when it had failed for good"),
     "processor": ("passed-over", "passed over it, as its processor said (skip=True)"),
     "truncation": ("jumped", "moved past it when the log was cut"),
 }
-#: So many characters of a processor's error are shown.
+#: Characters of a processor's error that are shown.
 _SAID = 200
 
 
 class Walk:
-    """Goes through the items of a claim in their order, and notes in the evidence what is to be said of them."""
+    """Goes through a claim's items in order; notes findings in the evidence."""
 
     def __init__(
         self,
@@ -40,7 +38,7 @@ class Walk:
         position: int | None,
         begins_uncommitted: Callable[[Evidence, JudgedClaim, int], None],
     ) -> None:
-        """`begins_uncommitted` gets the offset where a claim without a commit of the group begins."""
+        """`begins_uncommitted` gets the offset where a claim without a commit begins."""
         self.evidence = evidence
         self.claim = claim
         self.position = position  # where its next delivery should begin; None: not known
@@ -52,14 +50,14 @@ class Walk:
         self._asked = Growing()  # requested again, and not yet redelivered
         self._asked.include(evidence.given_back.ranges)
         self._announced: int | None = None
-        self._named = -1  # the newest commit that its lines name, since it was last moved elsewhere
-        self._commit = claim.position  # how far it was answered when its last batch was delivered
+        self._named = -1  # the newest commit that its lines name since its last reset, cut or gap
+        self._commit = claim.position  # the answered commit when its last batch was delivered
         self._last_first: int | None = None
         self._answered = False  # the last delivery was
-        self._given: int | None = None  # the first position, if the processor said it
-        self._fresh = claim.known  # nothing of it has been seen yet
+        self._given: int | None = None  # the first position, if the processor gave it
+        self._fresh = claim.known  # no item of it has been seen
         self._blind = sorted((item for item in claim.blind if not item.degraded), key=_line_of)
-        #: Up to this line, lines that were never written may have stood between any two.
+        #: Up to this line, lines may be missing between any two: they were never written.
         self._blind_until = max((item.seq or 0 for item in claim.blind if item.degraded), default=-1)
         self._last_seq = 0  # of the lines gone through
         if self._blind_until >= 0:
@@ -70,7 +68,6 @@ class Walk:
         self._asked.add(first, end)
 
     def go(self) -> None:
-        """Go through all of it."""
         for item in self.claim.items:
             self._look_for_missing_lines(item)
             if isinstance(item, LedgerEvent):
@@ -121,7 +118,7 @@ class Walk:
         self._commit = span.commit
 
     def _went_back_for_a_reason(self, span: Span) -> bool:
-        """Whether it was the answer that led back: for a part of the batch, or for none of it."""
+        """Return whether reading went back because the batch was answered in part."""
         if span.seq <= self._blind_until:
             return True
         answered, same_batch = span.first_commit, span.first == self._last_first and not self._answered
@@ -130,12 +127,11 @@ class Walk:
             return span.first in (self._announced, committed) or same_batch
         if same_batch and answered <= span.first:
             return True
-        # The answer's own line may come later. An answer that leads back is a new one, or it says `revert`.
+        # The answer's own line may come later. An answer that leads back is a new one, or a `revert`.
         newer = self._commit is None or answered > self._commit
         return newer and span.first == answered >= self._named
 
     def _answered_before(self, span: Span, commit: int) -> None:
-        """Its last batch was delivered, or was to be, when it had been answered for `commit`, in flight or landed."""
         self.claim.advanced = commit
         begun = span.last_first if span.last_first is not None else span.next
         self.evidence.answered.include(self.own.overlaps(0, min(commit, begun)))
@@ -161,7 +157,7 @@ class Walk:
             evidence.passed(given_back, GIVEN_BACK, self.claim, item.wall)
 
     def _again(self, ranges: list[OffsetRange], span: Span) -> None:
-        """It handed these out before, itself."""
+        """Judge offsets that this claim was delivered before."""
         explained = intersection(ranges, self._asked.ranges)
         self.evidence.explained += explained
         for first, end in difference(ranges, self._asked.ranges):
@@ -178,7 +174,7 @@ class Walk:
             )  # fmt: skip
 
     def _delivered_before(self, ranges: list[OffsetRange], span: Span) -> None:
-        """Claims before it handed these out."""
+        """Judge offsets that earlier claims were delivered."""
         evidence, claim = self.evidence, self.claim
         evidence.explained += intersection(ranges, self._asked.ranges)
         for first, end in difference(ranges, self._asked.ranges):
@@ -239,9 +235,9 @@ class Walk:
             evidence.last_mzxid, evidence.last_landed = span.last_mzxid, landed
 
     def _went_back(self, landed: int) -> None:
-        """The commit goes over a cut: the owner reads again what lies behind it.
+        """Go back over a cut: the records behind it are read again.
 
-        What was answered for below the cut stays so: should retention delete it first, it was processed.
+        Answers below the cut count: if retention deletes their records first, they were processed.
         """
         evidence = self.evidence
         if landed < evidence.floor:
@@ -274,9 +270,10 @@ class Walk:
                 self.unsettled.add(commit)
 
     def _move_back(self, position: int, target: int, *, successor: bool) -> None:
-        """A revert: from there to `target`; by the processor, over a cut, or to the commit, for another processor.
+        """Revert from `position` to `target`.
 
-        That one reads on as the next claim would, also where reading had gone back before the commit.
+        The processor asked for it, the log was cut, or another processor begins at the commit (`successor`). That one
+        reads on as the next claim would, also where reading had gone back before the commit.
         """
         if successor and position < target:
             self.evidence.came_to(position)
@@ -308,7 +305,7 @@ class Walk:
 
     def _deleted(self, first: int, end: int, event: LedgerEvent) -> None:
         self._deleted_in_hand(first, end, event)
-        if self.position is not None:  # up to `first` there was nothing to read, and now there is no telling any more
+        if self.position is not None:  # whether the log had records up to `first` is not known any more
             first = min(first, self.position)
         gone = difference(difference([(first, end)], self.evidence.counts.ranges), self.own.ranges)
         self.evidence.passed_again(first, end)
@@ -323,7 +320,7 @@ class Walk:
             self._given = end
 
     def _deleted_in_hand(self, first: int, end: int, event: LedgerEvent) -> None:
-        """Reading had come back to `first` for what was delivered without an answer that went past it."""
+        """Find delivered records that Kafka deleted before they were answered."""
         evidence = self.evidence
         if self.claim.has_gaps or self.claim.unsure:
             return  # the answer may be in lines that are missing
@@ -349,7 +346,7 @@ class Walk:
             cause = f"{event.facts.get('reason') or 'a reset'} moved {self.claim.consumer} from {before} to {new}"
             evidence.leave_out(OmittedRange(before, new, "jumped", cause, self.claim, event.wall))
         self.ask(new, max(evidence.floor, before or 0, self.position or 0))
-        # Further on, it counts when it is committed.
+        # Offsets further on count when they are committed.
         evidence.floor, evidence.high = min(evidence.floor, new), min(evidence.high, new)
         self.position = self._given = new
         evidence.answered.cut(new, NO_END)
@@ -359,7 +356,7 @@ class Walk:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _begin_at(self, offset: int) -> None:
-        """Where the claim began was not known before: here it begins, or goes on after missing lines."""
+        """Begin here, or go on here after missing lines."""
         evidence = self.evidence
         evidence.sure_from(offset)
         if self._fresh and self.position is None:
@@ -374,7 +371,7 @@ class Walk:
         self._fresh = False
 
     def _look_for_missing_lines(self, item: Span | LedgerEvent) -> None:
-        """From missing lines on, where the next delivery begins is not known; nor whether it is the same topic."""
+        """Forget the position, and the topic even, where lines are missing."""
         while self._blind and item.seq > _line_of(self._blind[0]):
             self._miss(self._blind.pop(0))
         if self._last_seq <= self._blind_until:
@@ -390,14 +387,14 @@ class Walk:
             self.position, self._fresh = None, False
 
     def _lose_sight(self, text: str) -> None:
-        """From here on its position is not known, until its next delivery or landed commit."""
+        """Forget the position until the next delivery or landed commit."""
         self._forget_commit()
         self.evidence.lacks(text, self.evidence.expected)
         self.evidence.loose = True
         self._forget_position()
 
     def _forget_commit(self) -> None:
-        """Another commit may have landed since, of another topic even."""
+        """Forget the commit: another one, even another topic's, may have landed."""
         self._named, self.claim.advanced = -1, None
         if self.landed is not None:
             self.evidence.landed(self.landed)
@@ -409,7 +406,7 @@ class Walk:
 
 
 def _in_flight(owner: JudgedClaim, claim: JudgedClaim) -> str:
-    """Return what is to be said of repeats that had been answered for: only their commit had not landed."""
+    """Return the words for repeats whose answered commit was in flight."""
     if owner.advanced is None or claim.position is None or owner.advanced <= claim.position:
         return ""
     return f" (it had answered up to {owner.advanced}, and that commit was in flight)"

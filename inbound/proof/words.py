@@ -1,4 +1,4 @@
-"""The words of a proof: what terminal, page and JSON say alike. Pure."""
+"""The words of a proof for terminal, page and JSON. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Word(NamedTuple):
     advice: str
 
 
-#: Worst first: the order in which findings are told.
+#: Worst first: the order in which findings are shown.
 KINDS: Mapping[FindingKind, Word] = MappingProxyType(
     {
         "lost": Word(
@@ -103,7 +103,7 @@ VERDICTS: Mapping[Verdict, str] = MappingProxyType(
         Verdict.UNCLAIMED: "never claimed",
     }
 )
-#: The words for offsets of these kinds, after the number of those that were delivered and committed.
+#: The words for offsets of these kinds, in the headline after the delivered and committed ones.
 _BESIDES: Mapping[FindingKind, str] = MappingProxyType(
     {
         "given-up": "given up (on_error: skip)",
@@ -117,7 +117,7 @@ _BESIDES: Mapping[FindingKind, str] = MappingProxyType(
 
 
 class Amount(NamedTuple):
-    """How many offsets findings speak of; `exact` is false if the log was not asked (quick mode): at most so many."""
+    """How many offsets findings cover; not `exact`: at most so many."""
 
     offsets: int
     exact: bool
@@ -136,14 +136,14 @@ def amount(findings: Iterable[Finding]) -> Amount:
 
 
 def amounts(partitions: Iterable[PartitionProof]) -> dict[FindingKind, Amount]:
-    """Return how many offsets there are to each kind of finding, worst kind first; kinds without one are left out."""
+    """Return the offsets of each kind of finding present, worst kind first."""
     found = [finding for partition in partitions for finding in partition.findings]
     present = {finding.kind for finding in found}
     return {kind: amount(f for f in found if f.kind == kind) for kind in KINDS if kind in present}
 
 
 def headline(proof: Proof) -> str:
-    """Return the one sentence that a person needs, without the verdict itself in front."""
+    """Return the one sentence that a person needs, without the verdict."""
     told = amounts(proof.partitions)
     whom, partitions = subject(proof), counted(len(proof.partitions), "partition")
     bad = {kind: some for kind, some in told.items() if kind in ANOMALIES}
@@ -171,7 +171,7 @@ def headline(proof: Proof) -> str:
 
 
 def _others(proof: Proof, told: Mapping[FindingKind, Amount]) -> str:
-    """Return what is to be said beside the gravest verdict: partitions with the next ones, and what was not processed."""
+    """Return the lesser verdicts and the offsets left out, as sentence parts."""
     lesser = GRAVEST[GRAVEST.index(proof.verdict) + 1 : -1]
     verdicts = [partition.verdict for partition in proof.partitions]
     text = "".join(f"; {verdicts.count(one):,} {VERDICTS[one]}" for one in lesser if one in verdicts)
@@ -179,7 +179,7 @@ def _others(proof: Proof, told: Mapping[FindingKind, Amount]) -> str:
 
 
 def subject(proof: Proof) -> str:
-    """Return whose proof it is: `group orders-svc, topic orders`, or how many of each."""
+    """Return whose proof it is: `group orders-svc, topic orders`, or numbers."""
     groups = sorted({partition.key.group for partition in proof.partitions})
     topics = sorted({partition.key.topic for partition in proof.partitions})
     group = f"group {groups[0]}" if len(groups) == 1 else counted(len(groups), "group")
@@ -188,7 +188,7 @@ def subject(proof: Proof) -> str:
 
 
 def proven_offsets(proof: Proof) -> int:
-    """Return how many offsets of the proven ranges were delivered, and not left out on purpose."""
+    """Return how many offsets of the proven ranges were delivered."""
     return sum(
         partition.proven - partition.start - size(partition.left_out)
         for partition in proof.partitions
@@ -197,12 +197,12 @@ def proven_offsets(proof: Proof) -> int:
 
 
 def left_out_offsets(partitions: Iterable[PartitionProof]) -> int:
-    """Return how many offsets of the proven ranges were committed past on purpose."""
+    """Return how many proven offsets were committed past on purpose."""
     return sum(size(partition.left_out) for partition in partitions)
 
 
 def recreated_topics(partitions: Iterable[PartitionProof]) -> list[str]:
-    """Return a sentence for each topic that was deleted and recreated under the group."""
+    """Return a sentence for each topic that was recreated under the group."""
     return [
         f"{partition.key.topic}/{partition.key.partition}: the topic was deleted and recreated; epoch {former.epoch} began "
         f"the new one ({moment(former.wall)}). Of the deleted one {_known_of(former)}. What stood behind that, and whether its log "
@@ -225,7 +225,7 @@ def explained_offsets(partitions: Iterable[PartitionProof]) -> int:
 
 
 def by_urgency(partitions: Iterable[PartitionProof]) -> list[PartitionProof]:
-    """Return partitions with anomalies first, then what is not provable, then the rest with most findings first."""
+    """Sort partitions by verdict, gravest first, then those with findings."""
     return sorted(partitions, key=lambda p: (GRAVEST.index(p.verdict), not p.findings, p.key))
 
 
@@ -237,7 +237,7 @@ def findings_by_urgency(proof: Proof) -> list[tuple[PartitionProof, Finding]]:
 
 
 def missing_by_reason(proof: Proof) -> list[tuple[str, str]]:
-    """Return what is missing, each reason once, with the partitions that it concerns ("" if it concerns all)."""
+    """Return each reason for missing evidence, with its partitions ("": all)."""
     where: dict[str, list[PartitionProof]] = {}
     for partition in proof.partitions:
         for reason in dict.fromkeys(partition.missing):
@@ -247,12 +247,12 @@ def missing_by_reason(proof: Proof) -> list[tuple[str, str]]:
 
 
 def offsets(first: int, next_: int) -> str:
-    """Return a range as people count it, both ends in it: `offset 7`, `offsets 7 to 12`. Ungrouped, to be copied."""
+    """Return `offset 7` or `offsets 7 to 12`, ungrouped, to be copied."""
     return f"offset {first}" if next_ == first + 1 else f"offsets {first} to {next_ - 1}"
 
 
 def moment(wall: float | None) -> str:
-    """Return seconds since 1970 as `2025-01-31 23:59:59 UTC`; a dash for None, or for what is no time."""
+    """Format seconds since 1970: `2025-01-31 23:59:59 UTC`; a dash for no time."""
     if wall is None:
         return "-"
     try:

@@ -1,14 +1,16 @@
-"""Where published records come from: lines, or numbered events made here.
+"""The sources of published records: lines, or generated numbered events.
 
-A line is one CloudEvent in the JSON format, such as
+A line is one CloudEvent in the JSON format:
 `{"specversion": "1.0", "id": "1", "source": "/shop", "type": "shop.order", "partitionkey": "anna", "data": {"sum": 3}}`.
-Its extension `partitionkey`, if there, becomes the record's key. Empty lines are passed over. A plain line is the value
-of a record as it stands, also if it is empty.
+Its extension `partitionkey`, if set, becomes the record's key. Empty lines are skipped. A plain line is a record's value, even if
+it is empty.
 """
 
 from __future__ import annotations
 
 import itertools
+import queue
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,15 +26,22 @@ from inbound.processors.cloudevents_values import STRUCTURED_CONTENT_TYPE
 #: Key, value and headers of a record.
 Encoded: TypeAlias = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
-#: A longer line is no record, but a file of another kind, which must not fill the memory. Bytes.
+#: A longer line shows that the file is of another kind, and must not fill the memory. Bytes.
 LONGEST_LINE = 16 * 2**20
-#: So many bad lines are named; the rest is counted.
+#: The most bad lines in a message, which counts the others.
 _NAMED = 10
 _AS_STRUCTURED = (("content-type", STRUCTURED_CONTENT_TYPE.encode()),)
 
 
+class NumberedEvent(NamedTuple):
+    """One event to publish: its line (or number, from 1) and record."""
+
+    line: int
+    record: Encoded
+
+
 class NumberedLine(NamedTuple):
-    """One line that is not empty, and its number, from 1."""
+    """One line, and its number, from 1."""
 
     number: int
     text: bytes
@@ -40,7 +49,7 @@ class NumberedLine(NamedTuple):
 
 @dataclass(frozen=True)
 class Format:
-    """What a line is: an event (binary or `structured`), or `plain` text."""
+    """The format of lines: events (binary or `structured`), or `plain` text."""
 
     structured: bool = False
     plain: bool = False
@@ -48,7 +57,7 @@ class Format:
     key: bytes | None = None
 
     def encode(self, text: bytes) -> Encoded:
-        """Return the record for one line. Raises ValueError that says what is wrong with it."""
+        """Return the record of a line, or raise ValueError with its fault."""
         if self.plain:
             return self.key, text, []
         event = decode_record(PlainRecord(0, value=text, headers=_AS_STRUCTURED))
@@ -64,7 +73,7 @@ class Format:
 
 
 def lines_of(path: Path, *, plain: bool = False) -> Iterator[NumberedLine]:
-    """Yield the lines of a file. Raises ConfigError if it cannot be read, or a line is too long."""
+    """Yield the lines of a file; raises as `lines_in` does."""
     try:
         with path.open("rb") as file:
             yield from lines_in(file, str(path), plain=plain)
@@ -73,7 +82,7 @@ def lines_of(path: Path, *, plain: bool = False) -> Iterator[NumberedLine]:
 
 
 def lines_in(stream: BinaryIO, name: str, *, plain: bool = False) -> Iterator[NumberedLine]:
-    """Yield the lines of a stream as they come, one in memory at a time; empty ones only where lines are `plain`.
+    """Yield a stream's lines one by one; empty ones only if `plain`.
 
     Raises ConfigError if the stream cannot be read, or a line is too long.
     """
@@ -92,9 +101,9 @@ def lines_in(stream: BinaryIO, name: str, *, plain: bool = False) -> Iterator[Nu
 
 
 def check_lines(lines: Iterable[NumberedLine], name: str, form: Format) -> int:
-    """Look at every line before any is published. Returns how many there are.
+    """Check all lines before one is published, and return their number.
 
-    Raises ConfigError that names file and line of each bad one, up to ten, and what is wrong with it.
+    Raises ConfigError with the file, line and fault of bad ones, up to ten.
     """
     count = 0
     problems = []
@@ -117,7 +126,10 @@ def check_lines(lines: Iterable[NumberedLine], name: str, form: Format) -> int:
 
 
 def records_of(lines: Iterable[NumberedLine], name: str, form: Format, *, checked: bool) -> Iterator[Encoded]:
-    """Yield the record of each line. Raises ConfigError at a bad one; where they were `checked`, the file has changed."""
+    """Yield the lines' records, or raise ConfigError at a bad line.
+
+    If the lines were `checked` before, the file has changed since.
+    """
     for number, text in lines:
         try:
             record = form.encode(text)
@@ -130,10 +142,37 @@ def records_of(lines: Iterable[NumberedLine], name: str, form: Format, *, checke
         yield record
 
 
-def numbered(count: int, *, source: str, size: int = 0, structured: bool = False) -> Iterator[Encoded]:
-    """Yield `count` events with ids and data `{"number": 1}` and so on, padded until the data has `size` bytes.
+def read_ahead(events: Iterable[NumberedEvent], most: int) -> Iterator[NumberedEvent | None]:
+    """Read events on another thread, and yield None while none is there.
 
-    `source` must differ from run to run: source and id together name an event.
+    So events of a slow pipe do not wait until a request is full. Errors of `events` come through.
+    """
+    waiting: queue.Queue[NumberedEvent | BaseException | None] = queue.Queue(most)
+
+    def read() -> None:
+        try:
+            for event in events:
+                waiting.put(event)
+            waiting.put(None)
+        except BaseException as error:
+            waiting.put(error)
+
+    threading.Thread(target=read, name="publish-reader", daemon=True).start()
+    while True:
+        if waiting.empty():
+            yield None
+        found = waiting.get()
+        if found is None:
+            return
+        if isinstance(found, BaseException):
+            raise found
+        yield found
+
+
+def numbered(count: int, *, source: str, size: int = 0, structured: bool = False) -> Iterator[Encoded]:
+    """Yield `count` events with ids and data `{"number": 1}` and so on.
+
+    Padding brings the data to `size` bytes. `source` must differ between runs: source and id together identify an event.
     """
     for number in range(1, count + 1):
         data: dict[str, object] = {"number": number}

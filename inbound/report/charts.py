@@ -1,4 +1,4 @@
-"""From values to places on a chart, and round values to write beside its axes."""
+"""Charts over time, as SVG: scales, round ticks and lines."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _STEPS_OF_TIME = (
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Values from `low` to `high` on places from `begin` to `end` (which may run backwards)."""
+    """Maps values from `low` to `high` to places from `begin` to `end`."""
 
     low: float
     high: float
-    begin: float
+    begin: float  # may be above `end`
     end: float
 
     def at(self, value: float) -> float:
-        """Return the place of a value; values outside stand at the edge."""
+        """Return the place of a value; values outside are at the edge."""
         if self.high <= self.low:
             return (self.begin + self.end) / 2
         share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
@@ -37,7 +37,7 @@ class Scale:
 
 
 def round_ticks(low: float, high: float, about: int = 4) -> list[float]:
-    """Return round values within [low, high], about so many."""
+    """Return about so many round values within [low, high]."""
     if not high - low > 1e-9 * max(abs(low), abs(high), 1e-9):
         return [low]
     step = _round_step((high - low) / max(1, about))
@@ -45,7 +45,7 @@ def round_ticks(low: float, high: float, about: int = 4) -> list[float]:
 
 
 def time_ticks(low: float, high: float, about: int = 6) -> list[tuple[float, str]]:
-    """Return round times (UTC) within [low, high], seconds since 1970, and how to write each."""
+    """Return round times in UTC, seconds since 1970, and their texts."""
     span = high - low
     if not span > 0:
         return [(low, time_text(low, 1))]
@@ -56,7 +56,7 @@ def time_ticks(low: float, high: float, about: int = 6) -> list[tuple[float, str
 
 
 def time_text(wall: float, step: float) -> str:
-    """Return a time as it is written beside an axis whose ticks are `step` seconds apart."""
+    """Return the text of a tick, where ticks are `step` seconds apart."""
     try:
         moment = datetime.fromtimestamp(wall, UTC)
     except (OverflowError, OSError, ValueError):
@@ -82,16 +82,16 @@ def _round_step(least: float) -> float:
 
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _HEIGHT = 1060, 72, 48, 10, 150
-#: Where the largest value is so many times the smallest, small ones would be no more than the axis.
+#: Above this ratio of the largest to the smallest value, small ones would vanish in the axis.
 _STEEP = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """A name, a value per bucket (None: a gap), and how it is drawn."""
+    """A named line of a chart."""
 
     name: str
-    values: Sequence[float | None]
+    values: Sequence[float | None]  # one per bucket; None: a gap
     colour: int
     dashed: bool = False
 
@@ -107,8 +107,8 @@ def time_chart(
     """Return a chart whose lines have a step per bucket.
 
     Args:
-        write: How a value is written at the axis and in tooltips, with its unit.
-        steep: Values that differ much may be drawn on a logarithmic scale; the title then says so.
+        write: Returns a value's text for axis and tooltips, with its unit.
+        steep: Very different values get a logarithmic scale, which the title names.
     """
     known = [value for line in lines for value in line.values if value is not None]
     least = min((value for value in known if value > 0), default=0.0)
@@ -131,7 +131,6 @@ def time_chart(
 
 
 def legend_of(lines: Sequence[ChartLine]) -> list[tuple[Markup, str]]:
-    """Return the entries of a legend."""
     return [(element("path", class_=f"line {_class(line)}", d="M0 7H14"), line.name) for line in lines]
 
 
@@ -179,7 +178,6 @@ class _Chart:
             pen = True
 
     def _tip(self, line: ChartLine, place: int) -> Markup | None:
-        """A spot that shows its value when pointed at."""
         value = line.values[place]
         if value is None:
             return None

@@ -1,4 +1,4 @@
-"""What `spark report` found: how fast, how far behind and how late each group was, over time. Pure."""
+"""The figures of a report: throughput, lag and delay, over time. Pure."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-#: Of the JSON and its meaning. New members may come without a new version: ignore what you don't know.
+#: Of the JSON and its meaning. New members may come without a new version: ignore unknown ones.
 VERSION = 1
-#: About so many buckets of time, if no width is given.
+#: The approximate number of buckets, if no width is given.
 BUCKETS = 60
-#: No report has more: it would be unreadable.
+#: A report with more buckets would be unreadable.
 MOST_BUCKETS = 2000
-#: Widths of a bucket that are chosen, in seconds.
+#: The round widths of a bucket. Seconds.
 _WIDTHS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800)
 
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """The time that is looked at, in buckets: the first begins at `begin` (seconds since 1970), each is `width` seconds wide."""
+    """A report's time, in buckets."""
 
-    begin: float
-    width: float
+    begin: float  # of the first bucket, in seconds since 1970
+    width: float  # of each bucket, in seconds
     buckets: int
 
     @property
@@ -33,7 +33,9 @@ class TimeWindow:
 
 
 def window_of(first: float, last: float, width: float | None = None) -> TimeWindow:
-    """Return the window for times from `first` to `last`; without a `width` there are about `BUCKETS` buckets of a round one.
+    """Return the window for times from `first` to `last`.
+
+    Without a `width` there are about `BUCKETS` buckets of a round one.
 
     Raises:
         ValueError: `width` makes more than `MOST_BUCKETS` buckets.
@@ -51,11 +53,11 @@ def window_of(first: float, last: float, width: float | None = None) -> TimeWind
 
 @dataclass(slots=True)
 class Tally:
-    """Counts for one group and topic, by bucket; those from before the window are in `before`."""
+    """Counts for one group and topic, by bucket."""
 
-    published: Counter[int] = field(default_factory=Counter)  # records that came into the log
-    landed: Counter[int] = field(default_factory=Counter)  # records of which the commit landed; each once
-    handed_out: Counter[int] = field(default_factory=Counter)  # records, repeats included
+    published: Counter[int] = field(default_factory=Counter)  # records in the log
+    landed: Counter[int] = field(default_factory=Counter)  # records whose commit landed; each once
+    handed_out: Counter[int] = field(default_factory=Counter)  # delivered records, repeats included
     before: int = 0  # published before the window, landed in it or not yet
     delays: dict[int, Counter[int]] = field(default_factory=dict)  # by bucket: how many records in each bin
     longest: dict[int, float] = field(default_factory=dict)  # milliseconds
@@ -64,7 +66,10 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One group's reading of one topic. Tuples have a value per bucket; delays are milliseconds, None where nothing landed."""
+    """One group's reading of one topic.
+
+    Tuples have a value per bucket. Delays are in milliseconds, None where nothing landed.
+    """
 
     group: str
     topic: str
@@ -72,7 +77,7 @@ class Series:
     published: tuple[int, ...]
     landed: tuple[int, ...]
     handed_out: tuple[int, ...]
-    lag: tuple[int, ...]  # records published and not landed, at the end of the bucket
+    lag: tuple[int, ...]  # records that are published and not landed, at the end of the bucket
     p50: tuple[float | None, ...]
     p99: tuple[float | None, ...]
     longest: tuple[float | None, ...]
@@ -83,7 +88,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
-    """The figures of all groups and topics that were looked at."""
+    """The figures of all reported groups and topics."""
 
     made: float  # seconds since 1970
     seconds: float
@@ -94,7 +99,6 @@ class DeliveryReport:
 
 
 def series_of(group: str, topic: str, partitions: int, tally: Tally, window: TimeWindow) -> Series:
-    """Make the series of what was counted."""
     places = range(window.buckets)
     lag, lags = tally.before, []
     for place in places:
@@ -121,42 +125,41 @@ def series_of(group: str, topic: str, partitions: int, tally: Tally, window: Tim
 
 
 def to_json(report: DeliveryReport) -> str:
-    """Return the report as a JSON document, with a newline at its end; members are those of the classes above."""
+    """Return the report as JSON, with the members of its classes."""
     members: dict[str, Any] = {"format": "inbound-report", "v": VERSION, **asdict(report)}
     return json.dumps(members, indent=1, allow_nan=False) + "\n"
 
 
 def largest(values: Iterable[float | None]) -> float | None:
-    """Return the largest of the values that are known."""
     return max((value for value in values if value is not None), default=None)
 
 
 def mean_rate(series: Series, window: TimeWindow) -> float:
-    """Return records per second that landed, from the first bucket in which any did to the last."""
+    """Return landed records per second, between first and last landing."""
     busy = [place for place, n in enumerate(series.landed) if n]
     return sum(series.landed) / ((busy[-1] - busy[0] + 1) * window.width) if busy else 0.0
 
 
 def peak_rate(series: Series, window: TimeWindow) -> float:
-    """Return the records per second that landed in the fullest bucket."""
+    """Return landed records per second in the fullest bucket."""
     return max(series.landed, default=0) / window.width
 
 
-#: Neighbouring bins differ by so much: the error of a quantile is half of it at most.
+#: The ratio of neighbouring bins: the error of a quantile is at most half of it.
 GROWTH = 1.01
 #: From a delay in milliseconds to its bin: `int(log1p(delay) * BINS_PER_E)`.
 BINS_PER_E = 1 / math.log(GROWTH)
 
 
 def milliseconds_of(bin_: int) -> float:
-    """Return the middle of a bin; where it holds one whole millisecond only, that."""
+    """Return the middle of a bin, or its only whole millisecond."""
     low, high = math.expm1(bin_ / BINS_PER_E), math.expm1((bin_ + 1) / BINS_PER_E)
     whole = math.ceil(low - 1e-9)
     return float(whole) if whole < high and whole + 1 >= high else (low + high) / 2
 
 
 def quantile(counts: Mapping[int, int], share: float) -> float | None:
-    """Return the delay (ms) that a `share` of all does not exceed; None if there are none."""
+    """Return the delay (ms) that a `share` of delays does not exceed."""
     total = sum(counts.values())
     if not total:
         return None

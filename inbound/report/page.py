@@ -12,7 +12,7 @@ from inbound.report.style import SCRIPT, STYLE
 
 
 def page(title: str, *content: object, style: str = "", script: str = "") -> str:
-    """Return a whole HTML document. It may load nothing, and runs no script and no style but its own.
+    """Return an HTML document that loads nothing, with its own script only.
 
     `style` and `script` come after those of all pages.
     """
@@ -38,22 +38,22 @@ def _digest(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell of a table: its content, its sort key (numbers are right-aligned), and its class."""
+    """A cell of a table."""
 
     content: object
-    value: float | None = None
+    value: float | None = None  # sort key; numbers are right-aligned
     class_: str = ""
 
 
 def number(value: float | None, *, class_: str = "") -> Cell:
-    """Return a cell with a number, grouped; None is a dash, and sorts first."""
+    """Return a cell with a number; None is a dash, sorted first."""
     if value is None:
         return Cell("-", -1, class_)
     return Cell(f"{value:,}" if isinstance(value, int) else f"{value:,.1f}", value, class_)
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[Cell | str]], *, caption: str, tall: bool = False) -> Markup:
-    """Return a table that can be sorted by any column; the first column names its row."""
+    """Return a sortable table, whose first column names the row."""
     cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
     right = [bool(cells) and all(row[i].value is not None for row in cells) for i in range(len(headers))]
     head = element(
@@ -68,7 +68,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[Cell | str]], *, capti
         for row in cells
     )
     written = element("table", element("caption", caption), element("thead", head), element("tbody", body))
-    # What scrolls must be reachable by the keyboard.
+    # The keyboard must reach areas that scroll.
     return element(
         "div", written, class_="scroll tall" if tall else "scroll", tabindex=0, role="region", aria_label=caption
     )
@@ -81,13 +81,13 @@ def _cell(place: int, cell: Cell, at_right: bool) -> Markup:
 
 
 def reasons(title: str, items: Iterable[Markup]) -> Markup | None:
-    """Return a list of sentences under a heading; None if there are none."""
+    """Return sentences under a heading; None if there are none."""
     entries = list(items)
     return joined((element("h2", title), element("ul", entries, class_="reasons"))) if entries else None
 
 
 def tiles(items: Iterable[tuple[str, str, bool]]) -> Markup:
-    """Return large numbers, each with its label, and whether it is a bad one."""
+    """Return large numbers; an item is label, number and badness."""
     return element(
         "ul",
         (
@@ -99,7 +99,7 @@ def tiles(items: Iterable[tuple[str, str, bool]]) -> Markup:
 
 
 def legend(items: Iterable[tuple[Markup, str]]) -> Markup:
-    """Return what the marks of a chart (14 x 14) mean."""
+    """Return a legend of marks (14 x 14) and their names."""
     entries = (
         element("li", element("svg", mark, viewBox="0 0 14 14", aria_hidden="true"), name) for mark, name in items
     )
@@ -107,7 +107,6 @@ def legend(items: Iterable[tuple[Markup, str]]) -> Markup:
 
 
 def paragraphs(*texts: object) -> Markup:
-    """Return small grey paragraphs."""
     return joined(element("p", text, class_="soft small") for text in texts)
 
 
@@ -125,7 +124,7 @@ def element(name: str, /, *content: object, **attributes: object) -> Markup:
 
     Args:
         content: Markup, texts, numbers, None, or iterables of these.
-        attributes: with `_` for `-` and without a trailing `_` (`class_`); None and False are left out, True has no value.
+        attributes: `_` stands for `-`, a trailing `_` is dropped (`class_`); None and False are left out, True has no value.
     """
     written = "".join(_attribute(key, value) for key, value in attributes.items())
     if name in _VOID:
@@ -134,12 +133,14 @@ def element(name: str, /, *content: object, **attributes: object) -> Markup:
 
 
 def joined(content: Iterable[object]) -> Markup:
-    """Return contents one after the other."""
     return Markup("".join(map(_written, content)))
 
 
 def clean(text: str) -> str:
-    """Return `text` without what cannot stand in a page, or would turn the text around it: controls, halves of characters."""
+    """Return `text` without controls and halves of characters.
+
+    They cannot be in a page, or would turn the direction of the text around them.
+    """
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -1,4 +1,4 @@
-"""The page of a proof: verdict, numbers, partitions, what is missing, and a timeline for each partition."""
+"""The page of a proof: verdict, numbers, missing evidence, partitions, timelines."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from inbound.report.page import Cell, Markup, element, joined, legend, number, p
 from inbound.report.style import COLOURS
 from inbound.report.timeline import colours_of, key_of_marks, timeline
 
-#: So many partitions stand unfolded, those with something to say first; the others a click away.
+#: Unfolded partitions, the most urgent ones.
 UNFOLDED = 12
-#: So many findings of one partition are listed; all of them are in the JSON.
+#: Listed findings of one partition; the JSON has all.
 MOST_FINDINGS = 100
-#: So many consumers are named in the legend.
+#: Consumers that the legend names.
 MOST_NAMED = 16
 
 
 def proof_page(proof: Proof, rest: str = "proof.json") -> str:
-    """Return the HTML document; `rest` names where all findings are, if there are too many for a page."""
+    """Return the HTML document; `rest` names the file with all findings."""
     word = VERDICTS[proof.verdict]
     partitions = by_urgency(proof.partitions)
     return page(
@@ -88,7 +88,6 @@ def _tiles(proof: Proof) -> Iterator[tuple[str, str, bool]]:
 
 
 def _map(proof: Proof) -> Markup | None:
-    """A square per partition: with many, one sees at once where to look."""
     if len(proof.partitions) < 2:
         return None
     squares = (
@@ -108,7 +107,7 @@ def _advice(proof: Proof) -> Iterator[Markup]:
     told = kinds_told(proof)
     for kind, word in KINDS.items():
         if told[kind] and (kind in ANOMALIES or kind == "unclaimed"):
-            # What stands between backticks is code.
+            # The parts between backticks are code.
             advice = (element("code", part) if n % 2 else part for n, part in enumerate(word.advice.split("`")))
             yield element("li", element("b", kind), ": ", advice, ".")
 
@@ -213,7 +212,7 @@ def _name(one: PartitionProof) -> str:
 
 
 def _anchor(one: PartitionProof) -> str:
-    """An id without a blank, different for each partition: names may hold anything but a slash."""
+    # Without a blank, and different for each partition: names may hold anything but a slash.
     return f"{one.key.group}/{one.key.topic}/{one.key.partition}".encode(errors="surrogatepass").hex()
 
 

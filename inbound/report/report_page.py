@@ -1,4 +1,4 @@
-"""The page of `spark report`: throughput, lag and delay of each group over time."""
+"""The page of `spark report`: each group's throughput, lag and delay."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from inbound.report.figures import DeliveryReport, Series, TimeWindow, largest, 
 from inbound.report.page import Cell, Markup, element, legend, number, page, paragraphs, reasons, table, tiles
 from inbound.report.style import COLOURS
 
-#: So many charts stand unfolded.
+#: Unfolded charts.
 UNFOLDED = 8
 
 
 def report_page(report: DeliveryReport) -> str:
-    """Return the HTML document."""
     window = report.window
     title = f"{moment(window.begin)} to {moment(window.end)}"
     return page(
@@ -45,7 +44,7 @@ def report_page(report: DeliveryReport) -> str:
 
 
 def delay(milliseconds: float | None) -> str:
-    """Return a delay in a fitting unit: `12 ms`, `1.5 s`, `3.2 min`; a dash for None."""
+    """Return a delay in its unit, as `1.5 s`, or a dash."""
     if milliseconds is None:
         return "-"
     for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")):
@@ -55,7 +54,7 @@ def delay(milliseconds: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a width of time in its largest whole unit: `30 s`, `5 min`."""
+    """Return a duration in its largest whole unit, as `5 min`."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size and seconds % size == 0:
             return f"{seconds / size:g} {unit}"

@@ -1,8 +1,8 @@
-"""How pages look, and the script that sorts their tables. Light and dark as the reader's system is set."""
+"""The pages' styles, light and dark, and the script that sorts tables."""
 
 from __future__ import annotations
 
-#: So many colours tell consumers, or groups, apart; then they repeat.
+#: Colours of consumers or groups; then they repeat.
 COLOURS = 8
 
 STYLE = """

@@ -1,4 +1,4 @@
-"""One partition through time, as SVG: who owned it, how far it got, and where something happened."""
+"""A partition's timeline, as SVG: owners, progress and findings."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from inbound.report.charts import Scale, round_ticks, short, time_ticks
 from inbound.report.page import Markup, element, joined
 from inbound.report.style import COLOURS
 
-#: A timeline draws so many claims (the newest), and so many findings (the worst): more could not be told apart.
+#: A timeline draws at most so many claims (the newest) and findings (the worst): more could not be told apart.
 MOST_CLAIMS = 300
 MOST_MARKS = 150
-#: With more consumers than this, claims share lanes; who it was is in the tooltip.
+#: With more consumers, claims share lanes; the tooltip names the consumer.
 MOST_LANES = 8
 
 _WIDTH, _LEFT, _RIGHT = 1060, 104, 64
@@ -32,14 +32,14 @@ _ENDINGS = {
 
 
 def timeline(proof: PartitionProof, colours: Mapping[str, int]) -> Markup:
-    """Return the chart of a partition; `colours` numbers the consumers, from 0. Without any claim, a sentence."""
+    """Return a partition's chart; `colours` numbers the consumers, from 0."""
     if not proof.claims:
         return element("p", "The ledger has no claim of this partition.", class_="soft small")
     return joined(_Timeline(proof, colours).draw())
 
 
 def colours_of(partitions: Sequence[PartitionProof]) -> dict[str, int]:
-    """Number the consumers by their first claim, so that each has the same colour in all charts of a page."""
+    """Number the consumers by first claim, for all charts of a page."""
     claims = sorted((claim for one in partitions for claim in one.claims), key=lambda claim: claim.wall)
     return {name: i for i, name in enumerate(dict.fromkeys(claim.consumer for claim in claims))}
 
@@ -51,7 +51,10 @@ class _Lane:
 
 
 def _lanes(claims: Sequence[ClaimBar]) -> list[_Lane]:
-    """Return a lane per consumer; if those are too many, as few lanes as claims that overlap need."""
+    """Return a lane per consumer, or, for many, as few as possible.
+
+    Claims that overlap never share a lane.
+    """
     names = list(dict.fromkeys(claim.consumer for claim in claims))
     if len(names) <= MOST_LANES:
         return [_Lane(name, [claim for claim in claims if claim.consumer == name]) for name in names]
@@ -147,7 +150,6 @@ class _Timeline:
         )
 
     def _again(self) -> Markup:
-        """Stretches of offsets that were delivered more than once, as bands."""
         return joined(
             element(
                 "rect",
@@ -197,13 +199,13 @@ class _Timeline:
             height=_BAR,
             rx=min(4.0, width / 2),
         )
-        # Where bars are narrow, the marks of their ends would hide them; but a death is to be seen.
+        # The mark of its end would hide a narrow bar; but a death must be visible.
         shown = width >= 14 or claim.ending == "died"
         end = ending_mark(claim.ending, begin + width, top + _BAR / 2) if shown else None
         return element("g", element("title", told), bar, label, end)
 
     def _progress(self, claim: ClaimBar) -> Markup:
-        """Lines from the position of a claim to its last delivery (dotted) and commit (solid)."""
+        """Draw lines to a claim's last delivery (dotted) and commit (solid)."""
         class_ = f"s{self._colour(claim)}"
         begin = (self._x.at(claim.wall), self._y.at(self._begin(claim)))
         end = max(self._x.at(claim.last_wall), begin[0] + 1)
@@ -223,8 +225,7 @@ class _Timeline:
     # -- findings --------------------------------------------------------------------------------------------------------
 
     def _mark(self, finding: Finding) -> Markup:
-        """A diamond where an anomaly is, a dot where there is something else to say."""
-        bad = finding.kind in ANOMALIES
+        bad = finding.kind in ANOMALIES  # a diamond; else a dot
         x, y = self._x.at(self._when(finding)), self._y.at((finding.first + finding.next) / 2)
         r = 6 if bad else 4
         shape = (
@@ -240,13 +241,13 @@ class _Timeline:
 
 
 def ending_mark(ending: str, x: float, y: float) -> Markup | None:
-    """Return how a claim's bar ends: a circle (released), a triangle (lost), a stroke (fenced), a cross (died); or nothing."""
+    """Return the mark at the end of a claim's bar, if any."""
     x, y = round(x, 1), round(y, 1)
     shapes = {
-        "released": ("mark", f"M{x - 4} {y}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z"),
-        "lost": ("mark", f"M{x - 4} {y - 5}h8l-4 9z"),
-        "fenced": ("mark", f"M{x - 1.5} {y - 9}h3v18h-3z"),
-        "died": ("died", f"M{x - 4} {y - 4}l8 8m0 -8l-8 8"),
+        "released": ("mark", f"M{x - 4} {y}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z"),  # circle
+        "lost": ("mark", f"M{x - 4} {y - 5}h8l-4 9z"),  # triangle
+        "fenced": ("mark", f"M{x - 1.5} {y - 9}h3v18h-3z"),  # stroke
+        "died": ("died", f"M{x - 4} {y - 4}l8 8m0 -8l-8 8"),  # cross
     }
     if ending not in shapes:
         return None
@@ -255,7 +256,7 @@ def ending_mark(ending: str, x: float, y: float) -> Markup | None:
 
 
 def key_of_marks() -> list[tuple[Markup, str]]:
-    """Return the entries of a legend for all that is drawn, but for the consumers' colours."""
+    """Return the legend of all marks, without the consumers' colours."""
     marks = [
         (mark, name)
         for name in ("released", "lost", "fenced", "died")

@@ -17,8 +17,8 @@ outside. A `Driver` calls it on a thread; the simulator calls it on a fake clock
 | log, traces, profiles | `observe/` | lines, spans, requests |
 | admin, ingress | `http/server/` | HTTP |
 
-A lock is held over a few statements, never over I/O and never over a callback of a processor. Two exceptions wait: the token
-for Kafka (`kafka/auth/tokens.py`), which everything that connects needs, and the shared reading, which steps one reader.
+A lock is held over a few statements, never over I/O or a callback of a processor. Two exceptions wait: the token for Kafka
+(`kafka/auth/tokens.py`), which every connection needs, and the shared reading, which steps one reader.
 
 The room knows nothing of Kafka, ZooKeeper, channels or configuration. Begin reading in `driver.py`.
 """

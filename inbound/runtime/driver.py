@@ -1,6 +1,6 @@
-"""Threads, and how they are woken. Every active part offers `run_once() -> when to run next`; a driver calls it.
+"""Threads that run active parts, and their wakeups.
 
-In production each part has its driver; in the simulator a seeded scheduler calls `run_once` itself.
+Every active part offers `run_once() -> when to run next`. In production a driver calls it; in the simulator a seeded scheduler.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Part(Protocol):
     """Something that works in short steps."""
 
     def run_once(self) -> float | None:
-        """Do what is due. Returns the clock time of the next thing to do, or None to wait until woken."""
+        """Do due work; return the next due time, None: wait until woken."""
 
 
 class Wakeup:
@@ -38,19 +38,19 @@ class Wakeup:
         self._pending = 0
 
     def set(self) -> None:
-        """Let one thread that waits, or will wait, go on at once."""
+        """Wake one thread that waits, or will wait."""
         with self._condition:
             self._pending = min(self._pending + 1, self.waiters)
             self._condition.notify()
 
     def set_all(self) -> None:
-        """Let every thread go on."""
+        """Wake every thread."""
         with self._condition:
             self._pending = self.waiters
             self._condition.notify_all()
 
     def take(self) -> bool:
-        """Return whether a waiting thread would go on now, without waiting itself."""
+        """Take a pending wakeup without waiting; return whether there was one."""
         if not self._pending:
             return False
         with self._condition:
@@ -67,18 +67,18 @@ class Wakeup:
 
 
 class Driver:
-    """Runs one part in a thread of its own until `stop`.
+    """Runs one part on its own thread until `stop`.
 
-    A part that raises has a defect: it is logged, the driver waits a second and goes on, and `failures` counts.
-    `last_step` is the clock time at which the part last came back: what `/healthz` looks at.
+    A part that raises has a defect: the driver logs it, counts it in `failures`, and goes on after a second. `last_step` is the
+    clock time of the last return of the part, which `/healthz` checks.
     """
 
-    #: No part needs to wait longer than this without a look around.
+    #: The longest wait of any part. Seconds.
     MAX_WAIT = 5.0
-    #: The interpreter changes hands every 5 ms anyway (`sys.getswitchinterval`), but counts these again each time that who has
-    #: it lets go, however shortly. A thread that writes a line to a file every 100 us lets go of it for 4 us each time, which
-    #: is less than another one takes to wake: commits were seen to wait for it for seconds. So a part that is never
-    #: through lets others have it after so long, for at least so long; seconds.
+    #: The interpreter switches threads every 5 ms (`sys.getswitchinterval`), but starts to count again each time that the running
+    #: thread releases it, however shortly. A thread that writes a line to a file every 100 us releases it for 4 us each time,
+    #: which is less than another one takes to wake: commits were seen to wait for seconds. So a part that is always busy
+    #: releases it after `UNBROKEN` seconds, for at least `BREATH` seconds.
     UNBROKEN, BREATH = 0.001, 0.00005
 
     def __init__(
@@ -101,16 +101,16 @@ class Driver:
 
     @property
     def stopping(self) -> bool:
-        """Whether it was asked to end."""
+        """Whether `stop` was called."""
         return self._stopping.is_set()
 
     def stop(self) -> None:
-        """Ask the thread to end after the step it is in."""
+        """Ask the thread to end after its current step."""
         self._stopping.set()
         self._wakeup.set_all()
 
     def join(self, seconds: float) -> bool:
-        """Wait for the thread to end. Returns False, and logs where it is, if it did not."""
+        """Wait for the thread's end; else log its stack, and return False."""
         if self.thread.ident is None:
             return True
         self.thread.join(seconds)
@@ -120,7 +120,7 @@ class Driver:
         return True
 
     def stack(self) -> str:
-        """Return where the thread is at the moment."""
+        """Return the thread's current stack."""
         frame = sys._current_frames().get(self.thread.ident or 0)
         return "".join(traceback.format_stack(frame)) if frame else "(not running)"
 
@@ -129,7 +129,7 @@ class Driver:
         while not self._stopping.is_set():
             try:
                 due = self._part.run_once()
-            except BaseException:  # also exceptions that are meant to end a thread: this one would be gone unnoticed
+            except BaseException:  # also SystemExit and others, which would end this thread unnoticed
                 self.failures += 1
                 log.exception("%s failed; this is a defect of inbound, please report it; it goes on in 1 s", self.name)
                 self._stopping.wait(1.0)
@@ -147,12 +147,12 @@ class Driver:
 class DaemonThreads(ThreadPoolExecutor):
     """A pool whose threads do not keep the process from ending.
 
-    Those of the standard library are waited for at its exit, however long they take: a call that hangs would outlive its
-    `shutdown_timeout`. (A subclass, because an event loop takes no other executor.)
+    At its exit Python waits for the threads of other pools, however long they take: a call that hangs would outlive its
+    `shutdown_timeout`. (A subclass, because an event loop accepts no other executor.)
     """
 
     def __init__(self, most: int, name: str = "to-thread") -> None:
-        """`most` threads are there at most, called `name` and a number."""
+        """The pool has at most `most` threads, called `name` and a number."""
         super().__init__(most)
         self._most = most
         self._name = name
@@ -162,7 +162,7 @@ class DaemonThreads(ThreadPoolExecutor):
         self._count = 0
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Run a call in a thread. In a new one while all are busy."""
+        """Run a call on a free thread, or on a new one."""
         future: Future[T] = Future()
         self._jobs.put((future, partial(fn, *args, **kwargs)))
         if not self._free.acquire(blocking=False):
@@ -171,15 +171,15 @@ class DaemonThreads(ThreadPoolExecutor):
                     self._count += 1
                     try:
                         threading.Thread(target=self._work, name=f"{self._name}-{self._count}", daemon=True).start()
-                    except RuntimeError:  # the system gives no more
+                    except RuntimeError:  # the system has no more threads
                         self._count -= 1
                         if not self._count:
-                            future.cancel()  # it is in the queue, and is not to be run when there is one again
+                            future.cancel()  # it stays in the queue, and must not run later
                             raise
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the threads once they have nothing to do. Waits for none, also with `wait`."""
+        """End idle threads, and busy ones after their jobs; never waits."""
         with self._guard:
             for _ in range(self._count):
                 self._jobs.put(None)
@@ -193,5 +193,5 @@ class DaemonThreads(ThreadPoolExecutor):
                     future.set_result(call())
                 except BaseException as error:
                     future.set_exception(error)
-            del job, future, call  # kept alive for as long as nothing else comes, otherwise
+            del job, future, call  # else they stay in memory until the next job
             self._free.release()

@@ -1,4 +1,4 @@
-"""A histogram, and counts by kind. Small, bounded, and cheap enough for each batch."""
+"""A histogram, and counts by kind: bounded, and cheap per batch."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 #: Upper bounds in seconds, for everything from a commit to a callback that takes minutes.
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-#: And for what may take hours: records that wait to be read.
+#: For times of hours: the wait of records to be read.
 LONG_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86400.0)
-#: How many kinds are told apart, and under which name the others are counted.
+#: The number of separate kinds, and the name that counts the others.
 KINDS, OTHER = 24, "other"
 
 
@@ -21,16 +21,16 @@ class HistogramStatus:
     """A histogram's counts: up to each bound, and above the one before."""
 
     bounds: tuple[float, ...]
-    counts: tuple[int, ...]  # one more than bounds: the last is of what is above all
+    counts: tuple[int, ...]  # one more than bounds: the last counts values above all
     sum: float
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """The number of values."""
         return sum(self.counts)
 
     def within(self, share: float) -> float:
-        """Return the least bound of this share of the values. Infinity: it is above all bounds."""
+        """Return the least bound of a share of the values, or infinity."""
         wanted, seen = share * self.count, 0
         for bound, count in zip(self.bounds, self.counts, strict=False):
             seen += count
@@ -67,16 +67,16 @@ class Histogram:
             self._sum += sum(values)
 
     def status(self) -> HistogramStatus:
-        """Return what was seen so far."""
+        """Return the counts so far."""
         with self._lock:
             return HistogramStatus(self._bounds, tuple(self._counts), self._sum)
 
 
 def histogram_status(body: Mapping[str, Any] | None) -> HistogramStatus | None:
-    """Return the histogram that JSON made lists of.
+    """Return the histogram in a JSON object, if any.
 
     Raises:
-        KeyError: it is none.
+        KeyError: the object is no histogram.
     """
     return HistogramStatus(tuple(body["bounds"]), tuple(body["counts"]), body["sum"]) if body is not None else None
 

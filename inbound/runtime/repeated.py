@@ -1,4 +1,4 @@
-"""Tells things that repeat now and then, instead of each time."""
+"""Limits how often repeated things are logged."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class _Told(Generic[T]):
 
 
 class Repeats(Generic[T]):
-    """Chooses which repeated things are logged. That is the first at once, then one in `interval` seconds.
+    """Chooses the repeated things to log: one per key and `interval`.
 
-    Not thread-safe. `most` bounds how many keys are known; the one that was told longest ago is forgotten.
+    `interval` is in seconds. Not thread-safe. At most `most` keys are known; the one that was logged longest ago is forgotten.
     """
 
     def __init__(self, interval: float, most: int = 2048) -> None:
@@ -30,7 +30,10 @@ class Repeats(Generic[T]):
         self._forgotten: list[tuple[T, int]] = []
 
     def seen(self, key: Hashable, now: float, what: T) -> int | None:
-        """Note that `what` happened. Returns how many like it were left out since the last one told; None: leave it out."""
+        """Return the number left out since a key was last logged.
+
+        None: leave `what` out, too.
+        """
         told = self._told.get(key)
         if told is not None and now < told.at + self.interval:
             told.left_out += 1
@@ -43,7 +46,7 @@ class Repeats(Generic[T]):
         return told.left_out if told is not None else 0
 
     def overdue(self, now: float) -> list[tuple[T, int]]:
-        """Return the last of each key that was left out. With it, how many there were."""
+        """Return each key's last one left out, and their number."""
         while self._told:
             key, told = next(iter(self._told.items()))
             if now < told.at + self.interval:

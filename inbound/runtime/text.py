@@ -14,19 +14,19 @@ from inbound.errors import BadResponseError
 
 @cache
 def _libraries() -> tuple[str, ...]:
-    """The folders of the standard library and of installed packages."""
+    """Return the folders of the standard library and of installed packages."""
     folders = (os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     return ("<frozen ", *folders)
 
 
 def describe(error: BaseException) -> str:
-    """Return one line: what was raised, and where in the user's code. It can always be encoded.
+    """Return an error and its place in user code, in one line.
 
-    Where all of it is in installed packages, the innermost place is named.
+    Without a place in the user's code the innermost one is named. The text can always be encoded.
     """
     try:
         said = str(error)
-    except BaseException as failure:  # an error whose own text fails must not hide what happened
+    except BaseException as failure:  # an error whose own text fails must not hide the problem
         said = f"(its text failed: {type(failure).__name__})"
     text = f"{type(error).__name__}: {said}" if said else type(error).__name__
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
@@ -44,12 +44,12 @@ def printable(text: str, instead: str = "?") -> str:
 
 
 def read_short(path: Path, most: int) -> bytes:
-    """Return what a file holds.
+    """Return a file's content, of at most `most` bytes.
 
-    A pipe is read as far as it has been written; the call never waits.
+    Of a pipe it returns the written bytes; the call never waits.
 
     Raises:
-        OSError: it cannot be read; EFBIG: it has more than `most` bytes.
+        OSError: the file cannot be read; EFBIG: it has more than `most` bytes.
     """
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as file:
         data = b""

@@ -1,4 +1,4 @@
-"""States as a table: which event leads from which state to which."""
+"""A table of state transitions by event."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ E = TypeVar("E", bound=Enum)
 
 
 class Transitions(dict[tuple[S, E], S]):
-    """The state that follows, by state and event. A pair that is not listed raises IllegalTransitionError."""
+    """Maps state and event to the next state, else raises IllegalTransitionError."""
 
     def __init__(self, what: str, table: Mapping[tuple[S, E], S]) -> None:
-        """`what` names the thing that has these states, for the error."""
+        """`what` names the thing with these states, for the error."""
         super().__init__(table)
         self._what = what
 
     def step(self, state: S, event: E) -> S:
-        """Return the state that follows; hot paths look it up themselves, and save this call.
+        """Return the next state; hot paths look it up themselves.
 
         Raises:
             IllegalTransitionError: the table has no such step.

@@ -1,8 +1,8 @@
-"""What a proof needs of ZooKeeper and of Kafka's brokers: commits, claims, owners; topics, their ids, their logs' limits.
+"""A proof's evidence from ZooKeeper and from Kafka's brokers.
 
-Order matters while a group runs, or progress would look like loss: first ZooKeeper, then the lengths of the ledger's
-files, then the ends of the logs. What is committed by then stands in those lengths, and what stands in those lengths
-lies below those ends.
+ZooKeeper has commits, claims and owners; the brokers have topics, their ids and their logs' limits. The order matters while
+a group runs, or progress would look like loss: first ZooKeeper, then the lengths of the ledger's files, then the ends of the
+logs. So each commit has its lines within those lengths, and each line has its offsets below those ends.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ from inbound.topic_partition import TopicPartition
 
 T = TypeVar("T")
 
-#: How long brokers may take to answer for all partitions. Seconds.
+#: The brokers' time to answer for all partitions. Seconds.
 ANSWER_SECONDS = 30.0
-#: So many nodes are asked for at a time.
+#: Partitions whose nodes are read at a time.
 _PIPELINED = 512
-
 
 #: Connects, runs one coroutine over the connection, disconnects.
 AskZooKeeper = Callable[[Callable[[ZooKeeper], Coroutine[Call[Any], None, T]]], T]
@@ -38,7 +37,7 @@ AskZooKeeper = Callable[[Callable[[ZooKeeper], Coroutine[Call[Any], None, T]]], 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A group and what of it is to be proven."""
+    """A group, and the topics of it to prove."""
 
     group: str
     topics: tuple[str, ...] = ()
@@ -48,7 +47,7 @@ class Subject:
 
     @classmethod
     def of(cls, channel: ChannelConfig) -> Subject:
-        """Return the group of a channel, with all its topics."""
+        """Return a channel's group, with all its topics."""
         options = channel.processor.options if channel.processor.type == "simple" else {}
         return cls(
             channel.group, tuple(channel.topics), channel.topics_pattern, channel.isolation == "read_committed",
@@ -58,25 +57,24 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Coordinated:
-    """What ZooKeeper says of a partition."""
+    """ZooKeeper's data about a partition."""
 
     coordination: ZooKeeperState
-    #: Why a node of it cannot be used; then all of it counts for nothing.
-    problem: str | None = None
-    #: Up to where the log was read, and under which leader that was written; None: not known.
+    problem: str | None = None  # why a node cannot be used; then none of the data counts
+    #: The offset that the log was read to, and the leader that wrote the record before it; None: not known.
     read_to: ReadTo | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What ZooKeeper says of a group."""
+    """ZooKeeper's data about a group."""
 
     exists: bool
     partitions: Mapping[TopicPartition, Coordinated] = field(default_factory=dict)
 
 
 async def read_group(zk: ZooKeeper, group: str, partitions: Collection[TopicPartition]) -> Group:
-    """Ask ZooKeeper for a group's commits, epochs and owners; partitions without any are left out.
+    """Read a group's commits, epochs and owners, of partitions that have any.
 
     Raises:
         TransientError: the connection, or the time, ended.
@@ -87,7 +85,7 @@ async def read_group(zk: ZooKeeper, group: str, partitions: Collection[TopicPart
     found = {}
     ordered = sorted(partitions)
     for at in range(0, len(ordered), _PIPELINED):
-        # The commit is asked for first: claims and owners may be newer than it, never older.
+        # The commit is read first: claims and owners may be newer than it, never older.
         calls = [
             (tp, zk.get(paths.offset(*tp)), zk.get(paths.epoch(*tp)), zk.get(paths.owner(*tp)))
             for tp in ordered[at : at + _PIPELINED]
@@ -128,21 +126,21 @@ def _coordinated(
 
 
 class KafkaLogs(AbstractContextManager["KafkaLogs"]):
-    """Asks Kafka's brokers. Used by one thread; close it."""
+    """Reads topics and log limits from the brokers. One thread; close it."""
 
     def __init__(self, properties: Mapping[str, Any], *, read_committed: bool = True) -> None:
         """Connect.
 
         Raises:
             BrokerUnavailableError: no broker answers.
-            ConfigError: a property that the client does not take.
+            ConfigError: the client refuses a property.
         """
         isolation = "read_committed" if read_committed else "read_uncommitted"
         self._where = resolve(properties).get("bootstrap.servers", "")
         self._client = KafkaPythonClient(properties, client_id="inbound-spark", isolation=isolation)
 
     def topics(self, names: Collection[str], pattern: str | None = None) -> dict[str, TopicMeta]:
-        """Return those of the named topics, and of those that match the pattern, that exist."""
+        """Return the existing topics of these names, or of the pattern."""
         found = dict(self._client.topics(names, None))
         if pattern is not None:
             found.update(self._client.topics((), pattern))
@@ -151,7 +149,7 @@ class KafkaLogs(AbstractContextManager["KafkaLogs"]):
     def limits(
         self, partitions: Iterable[TopicPartition], seconds: float = ANSWER_SECONDS
     ) -> dict[TopicPartition, LogRange]:
-        """Return first offset and end of these partitions' logs; with read_committed the end is that of what is decided.
+        """Return the logs' first offsets, and their ends or last stable offsets.
 
         Raises:
             BrokerUnavailableError: a leader does not answer in time.
@@ -174,7 +172,7 @@ class KafkaLogs(AbstractContextManager["KafkaLogs"]):
         return found
 
     def cuts(self, read: Mapping[TopicPartition, ReadTo], seconds: float = ANSWER_SECONDS) -> dict[TopicPartition, int]:
-        """Return where logs were cut below what was read of them; see `inbound.kafka.python.metadata.cuts`.
+        """Return where logs were cut below `read`; see `inbound.kafka.python.metadata.cuts`.
 
         Raises:
             BrokerUnavailableError: a leader does not answer in time.
@@ -191,11 +189,10 @@ class KafkaLogs(AbstractContextManager["KafkaLogs"]):
     def offsets_at(
         self, partitions: Collection[TopicPartition], milliseconds: int
     ) -> Mapping[TopicPartition, int | None]:
-        """Return each partition's first offset with a timestamp at or after this; None: there is none."""
+        """Return each partition's first offset at or after this timestamp, or None."""
         return self._client.offsets_at(partitions, milliseconds)
 
     def close(self) -> None:
-        """Close the connections."""
         self._client.close()
 
     def __exit__(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""Reading a Kafka log with Spark: which options, and which offsets."""
+"""Options and credentials of Spark's Kafka source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import textwrap
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from inbound.config.kafka_properties import BEARER_HANDLER, BEARER_MODULE, jaas_line
+from inbound.config.kafka_properties import BEARER_HANDLER, BEARER_MODULE
+from inbound.config.kafka_values import jaas_line
 from inbound.errors import ConfigError
 from inbound.kafka.auth.access import login
 from inbound.proof.model import OffsetRange
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 #: Offsets to read of each partition of each topic.
 Ranges = Mapping[str, Mapping[int, OffsetRange]]
 
-#: Properties of the configuration that are settings of a consumer's own pace, or that Spark decides itself.
+#: Properties of the configuration that set a consumer's own pace, or that Spark decides.
 NOT_SPARKS = frozenset({"client.id", "fetch.min.bytes", "fetch.max.wait.ms", "check.crcs"})
 
 
@@ -30,18 +31,18 @@ def client_options(kafka: Mapping[str, object], *, read_committed: bool = True) 
     given = for_java(kafka)
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
     options = {f"kafka.{name}": text for name, text in texts.items() if name not in NOT_SPARKS}
-    # A log in which offsets are missing is whole (compaction, transactions). What is really gone, the caller finds
-    # by the ranges that it asked the brokers for.
+    # Offsets may be missing in a whole log (compaction, transactions). The caller finds lost records by the ranges that
+    # the brokers answered.
     options["failOnDataLoss"] = "true"
     options["kafka.isolation.level"] = "read_committed" if read_committed else "read_uncommitted"
     return options
 
 
 def for_java(kafka: Mapping[str, object]) -> dict[str, object]:
-    """Return Kafka properties with what its Java client has to be told, and Python's clients take for granted.
+    """Return Kafka properties with the settings that only Java's client needs.
 
     Raises:
-        ConfigError: who we are cannot be told.
+        ConfigError: the credentials cannot be used.
     """
     found = dict(kafka)
     for store in ("ssl.truststore", "ssl.keystore"):
@@ -66,9 +67,10 @@ def read_log(
     read_committed: bool = True,
     headers: bool = False,
 ) -> DataFrame:
-    """Return the records of these ranges: key, value, topic, partition, offset, timestamp (and headers).
+    """Return the records of these ranges, which must be within the log.
 
-    The ranges must be within the log: Spark fails where the log begins later (failOnDataLoss).
+    The columns are key, value, topic, partition, offset, timestamp (and headers). Spark fails where the log begins later
+    (failOnDataLoss).
     """
     starts = {topic: {str(p): first for p, (first, _) in parts.items()} for topic, parts in ranges.items()}
     ends = {topic: {str(p): end for p, (_, end) in parts.items()} for topic, parts in ranges.items()}
@@ -120,7 +122,6 @@ def inline(properties: Mapping[str, object], read: Callable[[str], str]) -> dict
 
 
 def _parts(name: str, place: str, text: str) -> tuple[list[str], list[str]]:
-    """Return the certificates and the private keys of a PEM file."""
     blocks = [(match[1], match[0]) for match in _BLOCK.finditer(text)]
     certificates = [block for label, block in blocks if label == "CERTIFICATE"]
     if not certificates:
@@ -141,7 +142,10 @@ def _parts(name: str, place: str, text: str) -> tuple[list[str], list[str]]:
 
 
 def _pkcs8(label: str, block: str) -> str:
-    """Wrap a key in OpenSSL's older forms into the one that Java reads. ValueError, IndexError: it can't be."""
+    """Convert a key from OpenSSL's older forms into PKCS #8.
+
+    Raises ValueError or IndexError: that is not possible.
+    """
     lines = block.splitlines()[1:-1]
     key = base64.b64decode("".join(lines), validate=True)  # an encrypted one has lines that are no base64
     if label == "RSA PRIVATE KEY":
@@ -159,7 +163,6 @@ def _pkcs8(label: str, block: str) -> str:
 
 
 def _element(tag: int, content: bytes) -> bytes:
-    """Write one element of DER."""
     size = len(content)
     if size < 0x80:
         return bytes([tag, size]) + content
@@ -168,7 +171,7 @@ def _element(tag: int, content: bytes) -> bytes:
 
 
 def _elements(data: bytes) -> list[tuple[int, bytes]]:
-    """Read the elements of DER that stand one after the other: tags and contents."""
+    """Return the tags and contents of consecutive DER elements."""
     found, at = [], 0
     while at < len(data):
         tag, size, at = data[at], data[at + 1], at + 2

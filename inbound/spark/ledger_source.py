@@ -1,4 +1,4 @@
-"""A group's ledger at one moment, in chunks that are read by the driver or by Spark's tasks."""
+"""A group's ledger at one moment, in chunks for driver or executors."""
 
 from __future__ import annotations
 
@@ -21,32 +21,35 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: A ledger smaller than this is read by the driver: starting a job's Python takes longer. Bytes.
+#: The driver reads a ledger smaller than this: starting a job's Python takes longer. Bytes.
 SMALL = 32 << 20
-#: How much of a file is read at once. Bytes.
+#: The part of a file that is read at once. Bytes.
 CHUNK = 16 << 20
 _BLOCK = 1 << 20
 _TASKS_PER_CORE = 4
 
 
 class LedgerMovedError(LedgerError):
-    """A file of the cut was converted or deleted while the ledger was read: start again with a new cut."""
+    """A file was converted or deleted during the read: start again."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerChunk:
-    """The lines of a file that begin at or after byte `start` and before `end`; nothing behind `limit` is looked at."""
+    """The lines of a file that begin within a range of bytes."""
 
     path: FilePath
     source: RunSource
     parquet: bool
-    start: int
-    end: int
-    limit: int
-    torn: bool = False  # the file is known to end at the limit: what has no newline there is a torn line
+    start: int  # the first line begins here, or later
+    end: int  # the last line begins before this
+    limit: int  # nothing behind it is read
+    torn: bool = False  # the file is known to end at the limit: a line without newline there is torn
 
     def block(self) -> Block:
-        """Return the lines. Raises LedgerError as `inbound.ledger.read_file`, and LedgerMovedError."""
+        """Return the lines.
+
+        Raises LedgerError as `inbound.ledger.read_file`, and LedgerMovedError.
+        """
         try:
             with open_file(self.path) as data:
                 if self.parquet:
@@ -71,7 +74,7 @@ class LedgerChunk:
         return block
 
     def _bytes(self, data: BinaryIO) -> tuple[int, bytes]:
-        """Return the lines of the chunk, whole, and where in the file they begin."""
+        """Return the chunk's whole lines, and their place in the file."""
         begin = 0
         if not self.start:
             raw = data.read(self.end)
@@ -104,31 +107,28 @@ class LedgerCut:
 
     @classmethod
     def now(cls, place: FilePath, group: str) -> LedgerCut:
-        """List the files with their lengths. LedgerError: there is no such folder, or it can't be listed."""
+        """List the files with their lengths, or raise LedgerError."""
         return cls(place, group, tuple(list_files(place, group)))
 
     @property
     def foreign(self) -> list[LedgerFile]:
-        """Files that are no ledger's."""
         return [file for file in self.files if file.format == "foreign"]
 
     @property
     def bytes(self) -> int:
-        """How much there is to read."""
         return sum(file.size for file in self.files if file.format != "foreign")
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing of a ledger in it."""
         return not self.bytes
 
     def chunks(self, size: int = CHUNK) -> list[LedgerChunk]:
-        """Return all there is to read, in pieces of about so many bytes."""
+        """Return the whole ledger, in pieces of about so many bytes."""
         return [one for file in self.files for one in chunks_of(file, 0, size)]
 
 
 def chunks_of(file: LedgerFile, begin: int = 0, size: int = CHUNK) -> Iterable[LedgerChunk]:
-    """Yield what there is to read of a file from byte `begin` on."""
+    """Yield the chunks of a file from byte `begin` on."""
     name = FileName.parse(file.path.name)
     if file.format == "foreign" or name is None:
         return
@@ -141,7 +141,10 @@ def chunks_of(file: LedgerFile, begin: int = 0, size: int = CHUNK) -> Iterable[L
 
 
 def take_chunks(chunks: Sequence[LedgerChunk], take: Callable[[Block], T], spark: SparkSession | None) -> list[T]:
-    """Return what `take` makes of each chunk: on executors where there are several chunks and a session."""
+    """Apply `take` to each chunk, on executors if that is possible.
+
+    Executors need several chunks and a session.
+    """
     if spark is None or len(chunks) < 2:
         return [take(chunk.block()) for chunk in chunks]
     context = spark.sparkContext

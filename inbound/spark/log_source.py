@@ -1,7 +1,8 @@
-"""Which offsets of a Kafka log have a record: found in Spark's JVM, brought to the driver as bits.
+"""The offsets of a Kafka log that have a record, as bits.
 
-A compacted or transactional log can have as many gaps as records. So what a scan yields is not ranges but a bit per
-offset, 64 in a row: a quarter of a byte per offset at most for any log, and about the cost of a count.
+Spark's JVM finds them, and the driver collects them. A compacted or transactional log can have as many gaps as records. So a
+scan yields no ranges but a bit per offset, 64 in a row: at most a quarter of a byte per offset for any log, and about the
+cost of a count.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _TOP = np.uint64(_BITS - 1)
 def present_offsets(
     spark: SparkSession, kafka: Mapping[str, object], ranges: Ranges, *, read_committed: bool
 ) -> dict[TopicPartition, Bits]:
-    """Read the log over `ranges`, which must be within it; returns the offsets that have a record, by partition."""
+    """Return the offsets with a record; `ranges` must be within the log."""
     topics = sorted(topic for topic, parts in ranges.items() if any(first < end for first, end in parts.values()))
     if not topics:
         return {}
@@ -60,17 +61,16 @@ def _words(log: DataFrame, topics: Sequence[str]) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """A set of offsets: bit i of `bits[n]` stands for offset 64 * word[n] + i; words ascend, none is empty."""
+    """A set of offsets."""
 
-    word: NDArray[np.int64]
-    bits: NDArray[np.uint64]
+    word: NDArray[np.int64]  # ascending
+    bits: NDArray[np.uint64]  # bit i of `bits[n]` is offset 64 * word[n] + i; none is 0
 
     def __len__(self) -> int:
-        """How many offsets are in it."""
         return int(np.bitwise_count(self.bits).sum())
 
     def ranges(self) -> OffsetRanges:
-        """Return it as ascending ranges that do not touch."""
+        """Return the offsets as ascending ranges that do not touch."""
         word, bits = self.word, self.bits
         if not len(word):
             return OffsetRanges(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -84,7 +84,7 @@ class Bits:
 
 
 def _offsets(word: NDArray[np.int64], bits: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the offsets of all bits that are set, ascending."""
+    """Return the offsets of all set bits, ascending."""
     some = np.flatnonzero(bits)
     spread = np.unpackbits(bits[some].astype("<u8").view(np.uint8), bitorder="little").reshape(-1, _BITS)
     row, bit = np.nonzero(spread)
@@ -92,7 +92,7 @@ def _offsets(word: NDArray[np.int64], bits: NDArray[np.uint64]) -> NDArray[np.in
 
 
 class OffsetRanges(Sequence[OffsetRange]):
-    """Ranges in two arrays: a list of tuples would take ten times the memory."""
+    """Ranges in two arrays, in a tenth of a list's memory."""
 
     __slots__ = ("firsts", "nexts")
 

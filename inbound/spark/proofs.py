@@ -1,4 +1,4 @@
-"""What outlives a proof: its files for people and programs, and where the next one goes on."""
+"""A proof's files for people and programs, and the next proof's start."""
 
 from __future__ import annotations
 
@@ -16,17 +16,9 @@ from inbound.errors import ConfigError, InboundError
 from inbound.ledger.disk import replace_file
 from inbound.ledger.format import path_part
 from inbound.ledger.places import FilePath, RemotePath, open_file, put_file
-from inbound.proof.export import (
-    FINDING_COLUMNS,
-    PARTITION_COLUMNS,
-    ColumnType,
-    ProofFormatError,
-    finding_rows,
-    from_json,
-    partition_rows,
-    to_json,
-)
+from inbound.proof.export import ProofFormatError, from_json, to_json
 from inbound.proof.model import PartitionKey, Proof, Verdict
+from inbound.proof.rows import FINDING_COLUMNS, PARTITION_COLUMNS, ColumnType, finding_rows, partition_rows
 from inbound.report.proof_page import proof_page
 
 _JSON, _PAGE, _FINDINGS, _PARTITIONS = "proof.json", "proof.html", "findings.parquet", "partitions.parquet"
@@ -38,19 +30,19 @@ _TYPES: Mapping[ColumnType, Any] = {
     "list<int64>": pa.list_(pa.int64()),
     "list<string>": pa.list_(pa.string()),
 }
-#: Of the file that says where to go on.
+#: Of the file with the proven offsets.
 _FORMAT, _VERSION = "inbound-proven", 1
 
 
 class ProvenError(InboundError):
-    """The file that says up to where all was proven cannot be used."""
+    """The file with the proven offsets cannot be used."""
 
 
 # -- a proof's files -----------------------------------------------------------------------------------------------------
 
 
 def check_folder(folder: Path) -> None:
-    """Raise ConfigError if a proof must not be written there: the folder is full of something else."""
+    """Raise ConfigError if the folder has anything but a proof."""
     try:
         names = {path.name for path in folder.iterdir()} if folder.exists() else set()
         if not names:
@@ -85,27 +77,27 @@ def write_proof(folder: Path, proof: Proof) -> None:
         raise ConfigError(f"--output {folder}: cannot be written: {error.strerror or error}") from None
 
 
-# -- where the next one goes on ------------------------------------------------------------------------------------------
+# -- where the next proof begins -----------------------------------------------------------------------------------------
 
 
 class Proven(NamedTuple):
-    """Up to where a partition was proven, when, and of which topic of that name."""
+    """The end of a partition's proven offsets."""
 
     offset: int
     topic_id: str | None
-    made: float
+    made: float  # seconds since 1970
 
 
 def place_of_proven(ledger: FilePath, group: str) -> FilePath:
-    """Return the file beside a ledger that says up to where a group is proven."""
+    """Return the file beside a ledger with a group's proven offsets."""
     return ledger / "proofs" / f"{path_part(group)}.json"
 
 
 def read_proven(path: FilePath, group: str) -> dict[PartitionKey, Proven]:
-    """Return up to where a group's partitions were proven; nothing if there is no such file yet.
+    """Return a group's proven offsets; none if there is no file yet.
 
     Raises:
-        ProvenError: the file is no such file, is damaged, newer than this release, or of another group.
+        ProvenError: the file is another one, is damaged, newer than this release, or of another group.
     """
     try:
         with open_file(path) as data:
@@ -134,7 +126,10 @@ def read_proven(path: FilePath, group: str) -> dict[PartitionKey, Proven]:
 def moved_on(
     before: Mapping[PartitionKey, Proven], proof: Proof, topic_ids: Mapping[str, str | None]
 ) -> dict[PartitionKey, Proven]:
-    """Return up to where partitions are proven after an exact proof: only proven partitions move."""
+    """Return the proven offsets after a proof.
+
+    Only an exact proof moves them, and only of proven partitions.
+    """
     after = dict(before)
     for one in proof.partitions:
         if proof.mode == "exact" and one.verdict is Verdict.PROVEN and one.proven is not None:
@@ -143,7 +138,7 @@ def moved_on(
 
 
 def write_proven(path: FilePath, group: str, proven: Mapping[PartitionKey, Proven]) -> None:
-    """Write it, whole or not at all. OSError: it can't be written."""
+    """Write a group's proven offsets atomically, or raise OSError."""
     partitions = [
         {
             "topic": key.topic,
@@ -168,6 +163,6 @@ def write_proven(path: FilePath, group: str, proven: Mapping[PartitionKey, Prove
 
 
 def dates(proven: Mapping[PartitionKey, Proven]) -> str:
-    """Return when it was proven: a date, or two."""
+    """Return the time of the proofs: one, or the first and last."""
     days = sorted({f"{datetime.fromtimestamp(one.made, UTC):%Y-%m-%d %H:%M} UTC" for one in proven.values()})
     return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"

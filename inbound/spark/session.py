@@ -1,7 +1,7 @@
-"""Starting and ending Spark: with the Kafka connector of its own version, quietly, on any master.
+"""Starts and ends Spark, with the Kafka connector of Spark's version.
 
-Executors on other machines get a wheel of inbound as it runs here. What was installed is packed again from its own record; in
-a checkout it is built. A zip of the repo would not do: the layers stand elsewhere in it.
+Executors on other machines get a wheel of the inbound that runs here. An installed distribution is packed again from its own
+record; in a checkout the wheel is built. A zip of the repo would not do: the rooms have other paths in it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-#: What every session has, unless the user says otherwise by --conf.
+#: Settings of every session, unless the user changes them by --conf.
 DEFAULTS: Mapping[str, str] = {
     "spark.driver.memory": "2g",
     "spark.sql.session.timeZone": "UTC",
@@ -41,44 +41,44 @@ DEFAULTS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     # Two attempts of one task at the same time would run a processor twice.
     "spark.speculation": "false",
-    # Keys and certificates are options of the Kafka source; wherever Spark prints options, not these.
+    # Keys and certificates are options of the Kafka source: Spark must not print them.
     "spark.sql.redaction.options.regex": "(?i)url|secret|password|token|ssl|sasl",
 }
-#: Of a master on this machine: no name of this host has to resolve, no other host can connect.
+#: Settings for a master on this machine: no name of this host has to resolve, no other host can connect.
 LOCAL: Mapping[str, str] = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
-#: What the JVM always says when it starts.
+#: Lines that the JVM always writes when it starts.
 _NOISE = (
     "WARNING: Using incubator modules: jdk.incubator.vector",
     'Setting default log level to "',
     "To adjust logging level use sc.setLogLevel(",
 )
-#: How long the JVM may take to end before it is killed. Seconds.
+#: The JVM is killed if it takes longer to end. Seconds.
 _END_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """How to get a session."""
+    """The settings of a Spark session."""
 
     jar_cache: Path
     java: str = "java"
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)  # the user's, over ours
     wheel: Path | None = None  # of inbound, for executors elsewhere; None: it is made where the master is not local
-    py_files: tuple[Path, ...] = ()  # what executors need besides: the user's processors
+    py_files: tuple[Path, ...] = ()  # the user's processors, for executors
 
     @property
     def local(self) -> bool:
-        """Whether driver and executors are one process on this machine."""
+        """Return whether driver and executors are one process here."""
         return self.master.split("[")[0] == "local"
 
 
 @contextmanager
 def spark_session(settings: SparkSettings, name: str, progress: Progress = silent) -> Iterator[SparkSession]:
-    """Start a session, and end it and its JVM however the block ends.
+    """Start a session for the block, and end it and its JVM.
 
-    A session that runs already in this process is used as it is, and goes on afterwards.
+    A session that already runs in this process is used as it is, and goes on afterwards.
 
     Raises:
         SparkError: no PySpark, no Java or an old one, the connector could not be fetched, or Spark did not start.
@@ -144,7 +144,7 @@ def _jvm(conf: Mapping[str, str], master: str) -> Iterator[SparkSession]:
     except Exception as error:
         why = cause(error)  # asks the JVM, so before it ends
         _end(gateway)
-        # What the JVM throws while it starts comes as it is, by Py4J.
+        # Py4J raises the JVM's exceptions at the start as they are.
         if not isinstance(error, (PySparkException, RuntimeError, OSError)) and not type(error).__module__.startswith(
             "py4j"
         ):
@@ -161,7 +161,7 @@ def _jvm(conf: Mapping[str, str], master: str) -> Iterator[SparkSession]:
 
 
 def _end(gateway: Any) -> None:
-    """End the JVM: another session may want another one, with other memory."""
+    """End the JVM: another session may need one with other memory."""
     from pyspark import SparkContext
 
     # PySpark keeps the gateway for the next context of this process, and would find it dead.
@@ -180,7 +180,7 @@ def _end(gateway: Any) -> None:
 
 
 class _Errors:
-    """The lines that the JVM writes to stderr, without its usual noise."""
+    """The JVM's lines on stderr, without its usual noise."""
 
     def __init__(self) -> None:
         reading, self.pipe = os.pipe()
@@ -189,7 +189,7 @@ class _Errors:
         self._thread = threading.Thread(target=self._run, name="spark-stderr", daemon=True)
 
     def relay(self) -> None:
-        """Pass on from now on what the JVM says, until it ends."""
+        """Pass on the JVM's lines from now on, until it ends."""
         os.close(self.pipe)  # the JVM has its own
         self._thread.start()
 
@@ -206,13 +206,13 @@ class _Errors:
                     sys.stderr.write(line)
 
 
-#: A line of a Java stack's chain that names what went wrong: `Caused by: org.x.SomeException: why`.
+#: A line of a Java stack trace with a cause: `Caused by: org.x.SomeException: why`.
 _CAUSED_BY = re.compile(r"^Caused by: (?:[\w$.]+\.)?([\w$]+): (.*)$", re.MULTILINE)
 _LONGEST = 500
 
 
 def cause(error: BaseException) -> str:
-    """Return the innermost cause that a failed job's error names, or its first line."""
+    """Return a failed job's innermost cause, or the error's first line."""
     try:
         text = str(error)  # of the JVM's exceptions: asks the JVM
         java = getattr(error, "java_exception", None)
@@ -226,7 +226,7 @@ def cause(error: BaseException) -> str:
 
 
 def _chain(java: object) -> str:
-    """Return the causes of an exception of the JVM as its stack trace writes them."""
+    """Return the causes of a JVM's exception, as in a stack trace."""
     lines: list[str] = []
     inner = java.getCause()  # type: ignore[attr-defined]
     while inner is not None and len(lines) < 20:
@@ -235,13 +235,13 @@ def _chain(java: object) -> str:
     return "\n".join(lines)
 
 
-#: How often Spark is asked. Seconds.
+#: Time between two looks at Spark's tasks. Seconds.
 EVERY = 0.5
 
 
 @contextmanager
 def watched(spark: SparkSession, tell: Callable[[int, int, int], None], every: float = EVERY) -> Iterator[None]:
-    """Call `tell(done, running, total)` with the tasks of running stages, on another thread, while the block runs."""
+    """Call `tell(done, running, total)` with Spark's tasks. Its own thread."""
     over = threading.Event()
 
     def run() -> None:
@@ -265,7 +265,7 @@ def watched(spark: SparkSession, tell: Callable[[int, int, int], None], every: f
 
 
 _NAME = "inbound-kafka"
-#: What stands in a checkout and is no part of the distribution; most of it is large.
+#: Folders of a checkout that are no part of the distribution; most of them are large.
 _BESIDE = frozenset({"artifacts", "benchmarks", "build", "dist", "docs", "integration", "tests"})
 
 
@@ -273,7 +273,7 @@ def make_wheel(folder: Path) -> Path:
     """Make the wheel in `folder`, and return it.
 
     Raises:
-        SparkError: there is neither an installed distribution nor a checkout to build from, or building failed.
+        SparkError: there is neither an installed distribution nor a checkout, or building failed.
     """
     package = Path(inbound.__file__).parent
     checkout = package.parent
@@ -289,7 +289,7 @@ def make_wheel(folder: Path) -> Path:
 
 
 def _packed(installed: metadata.Distribution, folder: Path) -> Path:
-    """Zip what the distribution's record lists: a wheel is that."""
+    """Zip the files of the distribution's record: that is a wheel."""
     name = f"{installed.name.replace('-', '_')}-{installed.version}-py3-none-any.whl"
     files = [file for file in installed.files or () if ".." not in file.parts and "__pycache__" not in file.parts]
     if not any(file.parts[0] == "inbound" for file in files):
@@ -301,7 +301,7 @@ def _packed(installed: metadata.Distribution, folder: Path) -> Path:
 
 
 def _built(checkout: Path, folder: Path) -> Path:
-    # In a copy: what an earlier build has left behind there would be packed too, and two may build at the same time.
+    # In a copy: the wheel would have an earlier build's left-over files, and two processes may build at the same time.
     source = folder / "source"
     shutil.copytree(checkout, source, symlinks=True, ignore=_not_packed(checkout))
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
@@ -327,7 +327,7 @@ def _not_packed(checkout: Path) -> Callable[[str, list[str]], set[str]]:
 
 @contextmanager
 def shipped_plugins(spark: SparkSession, folder: Path) -> Iterator[None]:
-    """Have executors import what stands in the configuration's folder, as `inbound run` does, until the block ends."""
+    """Have executors import from the configuration's folder, as `inbound run` does."""
     modules = sorted(folder.glob("*.py"))
     packages = [found.parent for found in sorted(folder.glob("*/__init__.py"))]
     with tempfile.TemporaryDirectory(prefix="inbound-plugins-") as made:  # executors fetch it when they come up

@@ -1,4 +1,4 @@
-"""`spark validate`: gather what ledger, ZooKeeper and log say of groups, and judge each partition."""
+"""`spark validate`: gathers ledger, ZooKeeper and log, and judges each partition."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ from inbound.proof.model import (
 from inbound.proof.spans import RunStory
 from inbound.spark.cluster_state import AskZooKeeper, Coordinated, Group, KafkaLogs, Subject, read_group
 from inbound.spark.ledger_source import LedgerCut, LedgerMovedError
+from inbound.spark.ledger_topic import LedgerTopicName, TopicCut, read_topic
 from inbound.spark.log_source import Bits, present_offsets
 from inbound.spark.proofs import Proven
 from inbound.spark.session import cause
-from inbound.spark.stories import LedgerTopicName, TopicCut, read_ledger, read_topic
+from inbound.spark.stories import read_ledger
 from inbound.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: How often all is gathered again because a file of the ledger, or the beginning of a log, was deleted.
+#: Attempts to gather the evidence while files of the ledger, or beginnings of logs, are deleted.
 ATTEMPTS = 5
 
-
-#: Words of Spark's Kafka source for: the log does not begin where it began a moment ago.
+#: Words of Spark's Kafka source when the beginning of a log was deleted during the read.
 _MOVED = ("DATA_LOSS", "data may have been lost", "OffsetOutOfRange")
 
 
 class LogMovedError(SparkError):
-    """The log's beginning was deleted while it was read: start again."""
+    """The log's beginning was deleted during the read: start again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProofRequest:
-    """What is to be proven, and from what."""
+    """The groups to prove, and the sources of the evidence."""
 
     subjects: Sequence[Subject]
     mode: Literal["quick", "exact"]
@@ -69,7 +69,7 @@ class ProofRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """What is gathered of a group before the ledger is read, at one moment."""
+    """A group's evidence before the ledger is read, at one moment."""
 
     subject: Subject
     group: Group
@@ -91,17 +91,17 @@ def validate(
     wall: Callable[[], float] = time.time,
     tell: Callable[[str], None] = lambda line: None,
 ) -> tuple[Proof, dict[str, str | None]]:
-    """Gather and judge. Returns the proof, and the ids of the topics that it is about.
+    """Gather and judge; return the proof, and the ids of its topics.
 
     Args:
-        question: What is to be proven.
-        ask: How to ask ZooKeeper.
+        question: The groups to prove.
+        ask: Asks ZooKeeper.
         session: Gives the Spark session; only called where one is needed.
         wall: The time, for people.
         tell: Takes lines of progress.
 
     Raises:
-        InboundError: something that is needed is away, or can't be read. The message says what.
+        InboundError: a source is unavailable, or cannot be read. The message names it.
     """
     began = time.monotonic()
     made = wall()
@@ -150,7 +150,7 @@ def _gathered_and_judged(
 def _scene(
     question: ProofRequest, subject: Subject, brokers: KafkaLogs, ask: AskZooKeeper[Group], tell: Callable[[str], None]
 ) -> _Scene:
-    """Gather in the order that `inbound.spark.cluster_state` explains: ZooKeeper, the ledger's lengths, the ends of the logs."""
+    """Gather a group's evidence in the order that `inbound.spark.cluster_state` explains."""
     topics = brokers.topics(subject.topics, subject.pattern)
     if subject.pattern is not None and isinstance(question.ledger, LedgerTopicName):
         topics.pop(question.ledger.topic, None)  # no channel reads it
@@ -218,13 +218,12 @@ def _scanned(
 
 
 def _begin(question: ProofRequest, scene: _Scene, tp: TopicPartition) -> int:
-    """Return from which offset on the log is read."""
     limits = scene.limits[tp]
     return min(limits.end, max(limits.start, _since(question, scene, tp) or 0))
 
 
 def _since(question: ProofRequest, scene: _Scene, tp: TopicPartition) -> int | None:
-    """Return where to go on; None: at the beginning, also where the topic is another one by now."""
+    """Return where an earlier proof of the same topic ended, if any."""
     since = question.since.get(scene.key(tp))
     if since is None or since.topic_id != scene.topics[tp.topic].topic_id:
         return None
@@ -268,7 +267,7 @@ def _judged(
             and isinstance(question.ledger, RemotePath)
             and _goes_on(runs, spans[key], events[key])
         ):
-            # Its last lines are still to be shipped: what they say of the commit is for the next proof.
+            # Its last lines are not shipped yet: the commit is for the next proof.
             coordination = replace(coordination, known=False)
         proof = judge(
             key, runs, spans[key], events[key], damage, None if former else extent,
@@ -284,14 +283,14 @@ def _judged(
 
 
 def _coordination(scene: _Scene, tp: TopicPartition, coordinated: Coordinated | None) -> ZooKeeperState | None:
-    """Return what ZooKeeper says of a partition; None: nothing, for it knows no such group."""
+    """Return ZooKeeper's state of a partition; None: the group does not exist."""
     if coordinated is not None:
         return replace(coordinated.coordination, cut=scene.cuts.get(tp))
     return ZooKeeperState(None, None, None, None) if scene.group.exists else None
 
 
 def _goes_on(runs: Iterable[LedgerRun], spans: Iterable[Span], events: Iterable[LedgerEvent]) -> bool:
-    """Whether the run that claimed the partition last has not ended gracefully: it may be running."""
+    """Return whether the partition's last run may still be running."""
     items: list[Span | LedgerEvent] = [*spans, *events]
     newest = max(items, key=lambda item: (item.epoch, item.seq), default=None)
     return newest is not None and any(run.run == newest.run and not run.ended for run in runs)
@@ -308,14 +307,13 @@ def _extent(
 
 
 def _unread(coordinated: Coordinated | None) -> str | None:
-    """Say so where a node of a partition cannot be used."""
     if coordinated is None or coordinated.problem is None:
         return None
     return f"what ZooKeeper knows of it cannot be used: {coordinated.problem}; then validate again"
 
 
 def _of_former_topic(scene: _Scene, tp: TopicPartition, coordinated: Coordinated | None) -> str | None:
-    """Say so where the group's offset is about another topic than the one of that name now."""
+    """Return a sentence if the group's offset is about another topic."""
     now = scene.topics[tp.topic].topic_id
     known = coordinated.coordination.topic_id if coordinated is not None else None
     if known is None or now is None or same_topic(known, now):
@@ -332,7 +330,7 @@ def _of_former_topic(scene: _Scene, tp: TopicPartition, coordinated: Coordinated
 
 
 def _at_most_once(proof: PartitionProof) -> PartitionProof:
-    """A repeat breaks the promise: it is named a duplicate."""
+    """Rename repeats to duplicates: at most once was promised."""
     if not any(finding.kind == "repeated" for finding in proof.findings):
         return proof
     findings = tuple(

@@ -1,10 +1,10 @@
 """Fakes, and a whole cluster in one thread, for tests.
 
-They serve the tests of this project, and those of your own processors.
-The room may know every room but `cli`; no room of the product may know it, but `cli` for the starter of a new processor.
-Nothing in it waits, has a thread or reads a real clock: tests move the time. Begin with `world.py`, which makes consumers of the
-product's own parts on a fake Kafka (`kafka.py`) and a fake ZooKeeper (`zookeeper.py`: servers; `zookeeper_client.py`: a client and
-its connection; `zookeeper_tree.py`: the nodes). `simulation/` plays whole groups under seeded faults.
+They serve the tests of this project, and those of your own processors. The room may import every room but `cli`; only `cli`,
+for the starter of a new processor, may import it. Nothing in it waits, has a thread or reads a real clock: tests move the
+time. Begin with `world.py`, which makes consumers of the product's own parts on a fake Kafka (`kafka.py`) and a fake ZooKeeper
+(`zookeeper.py`: servers; `zookeeper_client.py`: a client and its connection; `zookeeper_tree.py`: the nodes). `simulation/`
+plays whole groups under seeded faults.
 
 from inbound.testing import World
 

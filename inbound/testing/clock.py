@@ -1,4 +1,4 @@
-"""A clock that tests move by hand, and an event loop that goes by it and never waits."""
+"""Tests move this clock by hand; the event loop follows it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from inbound.clock import Clock, Flag
 
 
 class ManualClock(Clock):
-    """Does not move until `advance`. Waiting never blocks: it moves the time."""
+    """A clock that moves only by `advance`; waiting advances it."""
 
     def __init__(self, start: float = 1000.0, wall: float = 1_767_225_600.0) -> None:
         self._start = start
@@ -25,7 +25,7 @@ class ManualClock(Clock):
         self._now += seconds
 
     def jump_wall(self, seconds: float) -> None:
-        """Set the wall clock forward or back, as an operator or a time server does; `now` is not touched."""
+        """Set the wall clock forward or back; `now` does not change."""
         self._wall += seconds
 
     def now(self) -> float:
@@ -41,17 +41,16 @@ class ManualClock(Clock):
 
 
 class FakeLoop(asyncio.SelectorEventLoop):
-    """Runs all that can run without time passing, and then stops instead of waiting.
+    """An event loop that stops where a real one would wait.
 
-    `asyncio.sleep` and timeouts go by the clock given. What goes to an executor runs in its place, at once or after
-    `executor_takes` seconds, also when its caller is cancelled. Real sockets work, but at times
-    of their own.
+    `asyncio.sleep` and timeouts follow the given clock. Executor work runs in the loop itself: at once, or after
+    `executor_takes` seconds, also when its caller is cancelled. Real sockets work, in real time.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._fake_clock = clock
         self.executor_takes = 0.0
-        #: The clock time until which it would have waited when it ran last; it is not later than that time where it would not.
+        #: The clock time until which the last run would have waited; in the past if it would not have waited.
         self.waits_until = 0.0
         super().__init__(_Selector(self._asked_to_wait))
         self.set_exception_handler(_handle)
@@ -89,7 +88,7 @@ class FakeLoop(asyncio.SelectorEventLoop):
 
 
 def inside_a_loop() -> bool:
-    """Whether this thread runs an event loop at the moment: it cannot run another one."""
+    """Return whether this thread already runs an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -98,7 +97,7 @@ def inside_a_loop() -> bool:
 
 
 class _Selector(selectors.DefaultSelector):
-    """Asked to wait, there is nothing left to do."""
+    """A selector that reports each wait and returns at once."""
 
     def __init__(self, wait: Callable[[float | None], None]) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""A Kafka cluster in memory: logs with gaps, leaders, truncation and retention; and a client that reads it.
+"""A Kafka cluster in memory, and a client that reads it.
 
-Faults are verbs. Nothing here waits or has a thread: a poll returns what is there.
+Logs have gaps, leaders, truncation and retention. Each fault is a method. Nothing here waits or has a thread.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ class _Log:
     start: int = 0
     end: int = 0
     led: bool = True  # has a leader that answers
-    epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # each leader's, and where it began
-    batches: dict[range, int] = field(default_factory=dict)  # compressed ones: their offsets, and how large they become
+    epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # each leader epoch and its start offset
+    batches: dict[range, int] = field(default_factory=dict)  # offsets of compressed ones, and their decompressed size
 
     def elect(self) -> None:
-        """Have another leader, which holds the log as it is now."""
+        """Start a new leader epoch at the log's end."""
         epoch = self.epochs[-1][0] + 1
         self.epochs = [*((e, start) for e, start in self.epochs if start < self.end), (epoch, self.end)]
 
     def end_of(self, epoch: int) -> int | None:
-        """Return where what leaders up to `epoch` have written ends; None: the log knows of no leader so late."""
+        """Return the end offset of `epoch`; None if the epoch is unknown."""
         if epoch >= self.epochs[-1][0]:
             return self.end if epoch == self.epochs[-1][0] else None
         return next(start for later, start in self.epochs if later > epoch)
 
     def epoch_of(self, offset: int) -> int | None:
-        """Return under which leader an offset was written; None for those before all."""
+        """Return the leader epoch that wrote an offset; None before the first."""
         return next((epoch for epoch, start in reversed(self.epochs) if start <= offset), None)
 
 
@@ -66,11 +66,11 @@ _NO_LOG = _Log()
 
 
 class ClientError(Exception):
-    """An unexpected error of a client; the thread that uses it goes on a second later (`inbound.runtime.driver`)."""
+    """A client's unexpected error; `inbound.runtime.driver` retries after a second."""
 
 
 class DivergedError(Exception):
-    """The log was cut below a position: it is `end` up to where it holds what was read."""
+    """The log was truncated below the position; it matches up to `end`."""
 
     def __init__(self, end: int) -> None:
         super().__init__(end)
@@ -83,7 +83,7 @@ class Gone(NamedTuple):
     tp: TopicPartition
     why: Literal["retention", "cut", "deleted"]
     records: Sequence[PlainRecord]
-    end: int  # of what is left
+    end: int  # the new log end
 
 
 class FakeKafka:
@@ -91,21 +91,21 @@ class FakeKafka:
 
     def __init__(self) -> None:
         self._logs: dict[TopicPartition, _Log] = {}
-        self._topics: dict[str, tuple[int, int]] = {}  # partitions, and the how many-th topic that was created
+        self._topics: dict[str, tuple[int, int]] = {}  # partition count, and number in order of creation
         self._created = 0
-        self.tells_epochs = True  # whether brokers say under which leader a record was written
-        #: How clients write the ids of topics: each client that is made takes the next way.
+        self.tells_epochs = True  # whether brokers report the leader epoch of records
+        #: How clients write topic ids: each new client takes the next form.
         self.id_forms: Sequence[Callable[[int], str]] = (_plain_id,)
         self.is_up = True
         #: Every client that was made, in order.
         self.clients: list[FakeLogClient] = []
-        #: Makes of a published record the one that the log gets.
+        #: Turns a published record into the one that the log stores.
         self.stamp: Callable[[TopicPartition, PlainRecord], PlainRecord] = lambda tp, record: record
         #: Called with records that leave a log.
         self.observers: list[Callable[[Gone], None]] = []
 
     def create_topic(self, name: str, partitions: int) -> None:
-        """Make a topic, or add partitions to it."""
+        """Create a topic, or add partitions to it."""
         if name not in self._topics:
             self._created += 1
         self._topics[name] = partitions, self._topics.get(name, (0, self._created))[1]
@@ -117,11 +117,11 @@ class FakeKafka:
         return ID_FORMS[form % len(ID_FORMS)](self._topics[name][1])
 
     def names(self, name: str, topic_id: str | None) -> bool:
-        """Whether that is an id, in any form, of the topic that there is now."""
+        """Return whether the current topic has this id, in any form."""
         return name in self._topics and any(self.id_of(name, form) == topic_id for form in range(len(ID_FORMS)))
 
     def delete_topic(self, name: str) -> None:
-        """Take a topic away with everything in it; made again, it has another id."""
+        """Delete a topic and its logs; a recreated topic has another id."""
         del self._topics[name]
         for tp in [tp for tp in self._logs if tp.topic == name]:
             self._gone(Gone(tp, "deleted", self._logs.pop(tp).records, 0))
@@ -136,7 +136,7 @@ class FakeKafka:
         headers: Sequence[tuple[str, bytes | None]] = (),
         timestamp: int = 0,
     ) -> range:
-        """Append records. Returns their offsets."""
+        """Append records and return their offsets."""
         log = self._logs[TopicPartition(topic, partition)]
         first = log.end
         for value in values:
@@ -146,7 +146,7 @@ class FakeKafka:
         return range(first, log.end)
 
     def publish_batch(self, topic: str, partition: int, values: Sequence[bytes], becomes: int) -> range:
-        """Append records as one batch of 1000 bytes that becomes so many when it is decompressed. Returns their offsets."""
+        """Append a 1000-byte batch that decompresses to `becomes` bytes; return its offsets."""
         offsets = self.publish(topic, partition, values)
         self._logs[TopicPartition(topic, partition)].batches[offsets] = becomes
         return offsets
@@ -166,7 +166,10 @@ class FakeKafka:
         self._gone(Gone(TopicPartition(topic, partition), "retention", gone, log.end))
 
     def truncate(self, topic: str, partition: int, end: int) -> None:
-        """Lose everything from offset `end` on, as an unclean leader election does. The next record gets that offset."""
+        """Truncate the log to `end`, as an unclean leader election does.
+
+        The next record gets that offset.
+        """
         log = self._logs[TopicPartition(topic, partition)]
         log.end = min(log.end, max(end, log.start))
         gone = [record for record in log.records if record.offset >= end]
@@ -180,41 +183,44 @@ class FakeKafka:
             observer(gone)
 
     def offsets(self, topic: str, partition: int) -> list[int]:
-        """Return the offsets that hold a record, in order; none if there is no such partition."""
+        """Return the record offsets in order; empty for an unknown partition."""
         return [record.offset for record in self.records(TopicPartition(topic, partition))]
 
     def records(self, tp: TopicPartition) -> Sequence[PlainRecord]:
-        """Return what a partition's log holds; nothing if there is no such partition."""
+        """Return the log's records; empty for an unknown partition."""
         return self._logs.get(tp, _NO_LOG).records
 
     def start(self, tp: TopicPartition) -> int:
-        """Return where a partition's log starts; 0 if there is no such partition."""
+        """Return the log start offset; 0 for an unknown partition."""
         return self._logs.get(tp, _NO_LOG).start
 
     def end(self, tp: TopicPartition) -> int:
-        """Return where a partition's log ends; 0 if there is no such partition."""
+        """Return the log end offset; 0 for an unknown partition."""
         return self._logs.get(tp, _NO_LOG).end
 
     def holds(self, tp: TopicPartition, record: object) -> bool:
-        """Whether a log has this very record, and no other one at its offset."""
+        """Return whether the log holds this very record object."""
         return any(one is record for one in self.records(tp))
 
     def lose_leader(self, topic: str, partition: int) -> None:
-        """Let one partition answer nothing."""
+        """Take a partition's leader away; it no longer answers."""
         self._logs[TopicPartition(topic, partition)].led = False
 
     def elect_leader(self, topic: str, partition: int) -> None:
-        """Let it answer again, by another leader that has everything."""
+        """Elect another leader, which has the whole log."""
         log = self._logs[TopicPartition(topic, partition)]
         log.led = True
         log.elect()
 
     def leader_epoch(self, topic: str, partition: int) -> int:
-        """Return how many leaders a partition had before the one of now."""
+        """Return the current leader epoch of a partition."""
         return self._logs[TopicPartition(topic, partition)].epochs[-1][0]
 
     def cut_below(self, tp: TopicPartition, offset: int, leader_epoch: int) -> int | None:
-        """Return where a log was cut below what that leader wrote up to `offset`; 0: it cannot tell; None: it was not."""
+        """Return where a log was truncated below what a leader wrote.
+
+        The leader of `leader_epoch` wrote up to `offset`. 0: the broker cannot tell. None: the log was not truncated.
+        """
         log = self._logs.get(tp)
         if log is None or not self.tells_epochs:
             return None
@@ -230,11 +236,7 @@ class FakeKafka:
         self.is_up = True
 
     def client(self, *, max_poll_records: int = 1000) -> FakeLogClient:
-        """Return a client.
-
-        Raises:
-            BrokerUnavailableError: the brokers are down.
-        """
+        """Return a new client; raise BrokerUnavailableError if the brokers are down."""
         self.check_up()
         id_form = self.id_forms[len(self.clients) % len(self.id_forms)]
         self.clients.append(FakeLogClient(self, max_poll_records, id_form))
@@ -255,10 +257,9 @@ class FakeKafka:
         return LogRange(log.start, log.end) if log is not None else None
 
     def offset_at(self, tp: TopicPartition, time_ms: int) -> int | None:
-        """Return the first offset with a record of that time or later; None if there is none.
+        """Return the first offset at `time_ms` or later; None without one.
 
-        Raises:
-            BrokerUnavailableError: no leader answers.
+        Raises BrokerUnavailableError: no leader answers.
         """
         log = self._answering(tp)
         if log is None:
@@ -274,12 +275,14 @@ class FakeKafka:
         leader_epoch: int | None = None,
         max_decompressed_bytes: int = 64 * 1024 * 1024,
     ) -> Fetched | None:
-        """Return what a fetch from `position` brings: `limit` records, or `max_bytes`; None if no leader answers.
+        """Return a fetch from `position`; None if no leader answers.
+
+        It has at most `limit` records and `max_bytes`, but at least one record.
 
         Raises:
-            LookupError: the position is not in the log.
-            DivergedError: what the leader of `leader_epoch` wrote ends before the position.
-            UnreadableBatchError: the next batch becomes larger than `max_decompressed_bytes`.
+            LookupError: the position is out of range.
+            DivergedError: the log of `leader_epoch` ends before the position.
+            UnreadableBatchError: the next batch exceeds `max_decompressed_bytes`.
         """
         log = self._answering(tp)
         if log is None:
@@ -300,7 +303,7 @@ class FakeKafka:
         sizes = accumulate(map(record_size, waiting[:limit]))
         records: Sequence[PlainRecord] = waiting[: max(1, sum(size <= max_bytes for size in sizes))]
         next_offset = records[-1].offset + 1 if len(records) < len(waiting) else stop
-        passed = next_offset > position  # what fills offsets without a record says it, too: markers, aborted records
+        passed = next_offset > position  # markers and aborted records have a leader epoch, too
         told = log.epoch_of(next_offset - 1) if self.tells_epochs and passed else None
         return Fetched(list(records), next_offset, sum(map(record_size, records)), log.end, told)
 
@@ -310,7 +313,7 @@ class FakeKafka:
 
 
 class FakeLogClient(LogClient):
-    """Reads a `FakeKafka`. Partitions of one poll take turns at being first."""
+    """A client of `FakeKafka`; partitions take turns at being polled first."""
 
     def __init__(self, kafka: FakeKafka, max_poll_records: int, id_form: Callable[[int], str] = _plain_id) -> None:
         self._kafka = kafka
@@ -318,13 +321,13 @@ class FakeLogClient(LogClient):
         self.max_decompressed_bytes = 64 * 1024 * 1024
         self._id_form = id_form
         self.positions: dict[TopicPartition, int] = {}
-        self._epochs: dict[TopicPartition, int] = {}  # under which leader what is before a position was written
-        self._outside: dict[TopicPartition, Exception] = {}  # not fetched until they are read again
+        self._epochs: dict[TopicPartition, int] = {}  # the leader epoch of the record before each position
+        self._outside: dict[TopicPartition, Exception] = {}  # fetch errors; no fetch before the next `read`
         self.paused: set[TopicPartition] = set()
         self.closed = False
         self.brought = False  # whether the last poll brought anything
         self._fetch_bytes = 1024 * 1024
-        self.put_aside = 0  # so many bytes count as fetched and not returned
+        self.put_aside = 0  # bytes that count as fetched and not returned
         self._reachable = True
         self._remembered: Mapping[str, TopicMeta] | None = None
         self._behind = False
@@ -336,11 +339,14 @@ class FakeLogClient(LogClient):
         return self.put_aside
 
     def fail_next(self, verb: str, error: Exception) -> None:
-        """Let the next call of `read`, `forget`, `pause` or `resume` raise `error` and do nothing. Several queue up."""
+        """Queue an error for the next `read`, `forget`, `pause` or `resume`.
+
+        That call raises it and does nothing.
+        """
         self._failures.setdefault(verb, []).append(error)
 
     def work_again(self) -> None:
-        """Raise none of what `fail_next` asked for any more."""
+        """Clear the errors that `fail_next` queued."""
         self._failures.clear()
 
     def _fail_if_asked(self, verb: str) -> None:
@@ -348,11 +354,11 @@ class FakeLogClient(LogClient):
             raise self._failures[verb].pop(0)
 
     def remember_topics(self, *, behind: bool = False) -> None:
-        """Go on naming the topics as they are now, until `ask_topics`; with `behind`, also then: the broker lags."""
+        """Report the current topics until `ask_topics`; with `behind`, after it too."""
         self._remembered, self._behind = self._kafka.topics(self._id_form), behind
 
     def forget_topics(self) -> None:
-        """Name the topics as they are."""
+        """Report the topics as they are again."""
         self._remembered = None
 
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
@@ -374,7 +380,7 @@ class FakeLogClient(LogClient):
     def cuts(
         self, read: Mapping[TopicPartition, ReadTo], seconds: float
     ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
-        """Return where logs were cut below what was read of them, and those that have no leader."""
+        """Return where logs were truncated below `read`, and partitions without a leader."""
         silent = {tp for tp in read if self._kafka.log_range(tp) is None}
         ends = {tp: self._kafka.cut_below(tp, *to) for tp, to in read.items() if tp not in silent}
         return {tp: end for tp, end in ends.items() if end is not None}, silent

@@ -1,11 +1,14 @@
-"""Kafka's groups in memory, and a client that writes their offsets. Nothing waits: an answer is there, or never comes."""
+"""Kafka's groups in memory, and a client that commits their offsets.
+
+Nothing waits: an answer is there at once, or never comes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from inbound.errors import BrokerUnavailableError
-from inbound.mirror.plan import Answer, Asked, Kind, Refusal
+from inbound.mirror.plan import Answer, Asked, Kind, RefusedOffset
 from inbound.testing.clock import ManualClock
 from inbound.topic_partition import TopicPartition
 
@@ -26,7 +29,7 @@ class FakeGroups:
         self.open_clients = 0
 
     def connect(self, group: str) -> FakeMirrorClient:
-        """Return a client. Raises BrokerUnavailableError: no broker answers."""
+        """Return a client; raise BrokerUnavailableError if no broker answers."""
         if not self.is_up:
             raise BrokerUnavailableError("Kafka at fake:9092 does not answer; check that a broker runs there")
         return FakeMirrorClient(self, group)
@@ -36,19 +39,19 @@ class FakeGroups:
         return {tp.partition: offset for tp, offset in sorted(self.offsets.get(group, {}).items()) if tp.topic == topic}
 
     def write(self, group: str, offsets: Mapping[TopicPartition, int]) -> Answer | None:
-        """Do what a broker does; None: it does not answer."""
+        """Answer an offset commit as a broker does; None: no answer."""
         self.requests.append((self._clock.now(), group, dict(offsets)))
         if self.hangs:
             return None
         if not self.is_up:
-            return dict.fromkeys(offsets, Refusal(Kind.UNREACHABLE, "the connection broke"))
+            return dict.fromkeys(offsets, RefusedOffset(Kind.UNREACHABLE, "the connection broke"))
         if self.loading:
-            return dict.fromkeys(offsets, Refusal(Kind.COORDINATOR, "CoordinatorLoadInProgress"))
+            return dict.fromkeys(offsets, RefusedOffset(Kind.COORDINATOR, "CoordinatorLoadInProgress"))
         if group in self.live:
-            return dict.fromkeys(offsets, Refusal(Kind.LIVE_GROUP, "UnknownMemberId"))
+            return dict.fromkeys(offsets, RefusedOffset(Kind.LIVE_GROUP, "UnknownMemberId"))
         taken = {tp: offset for tp, offset in offsets.items() if tp.topic not in self.denied}
         self.offsets.setdefault(group, {}).update(taken)
-        return {tp: Refusal(Kind.DENIED, "TopicAuthorizationFailed") for tp in offsets if tp not in taken}
+        return {tp: RefusedOffset(Kind.DENIED, "TopicAuthorizationFailed") for tp in offsets if tp not in taken}
 
 
 class FakeMirrorClient:

@@ -1,4 +1,4 @@
-"""What a reset of offsets asks the brokers, answered by the cluster in memory."""
+"""The in-memory cluster answers what a reset asks the brokers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from inbound.topic_partition import TopicPartition
 
 
 class FakeTopicLogs:
-    """See `inbound.controller.reset_offset.model.TopicLogs`: the same answers, all of them at once.
+    """Answers as `inbound.controller.reset_offset.model.TopicLogs` does, but at once.
 
     Faults are the cluster's own: `down`, `lose_leader`, `delete_topic`, `retain`.
     """

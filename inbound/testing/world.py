@@ -1,4 +1,4 @@
-"""A whole cluster in one thread on a fake clock: consumers made of the product's own parts, on fakes.
+"""A whole cluster in one thread on a fake clock.
 
     world = World()
     world.kafka.create_topic("orders", 6)
@@ -6,7 +6,8 @@
     world.run(10)
     assert world.owned() == {"a": {0, 1, 2, 3, 4, 5}}
 
-Time passes only in `run`, and then jumps from one due time to the next.
+Consumers are made of the product's own parts, on fakes. Time passes only in `run`, and then jumps from one due time to
+the next.
 """
 
 from __future__ import annotations
@@ -43,13 +44,12 @@ from inbound.topic_partition import TopicPartition
 
 GROUP = "group"
 
-#: A part that wants to go on at once gets its next turn the first later, as work takes time; no part, and no server's clock,
-#: waits longer than the second. Seconds.
+#: The delay of a part that wants to continue at once, as work takes time; and the longest wait of any part or server. Seconds.
 SHORTEST, LONGEST = 0.01, 0.1
 
 
 class Recording(BatchEventProcessor):
-    """Notes every record and callback, and answers as configured (by default: advance)."""
+    """A processor that notes each record and callback; by default it advances."""
 
     def __init__(self, answer: Callable[[Batch], object] | None = None) -> None:
         self.answer = answer
@@ -100,7 +100,7 @@ class Consumer:
 
     @property
     def on_truncation(self) -> str:
-        """Its setting for logs that are cut below the commit."""
+        """Its setting for logs that were truncated below the commit."""
         return self.channel.parts.settings.now.on_truncation
 
     @property
@@ -109,7 +109,7 @@ class Consumer:
         return self.channel.stopping
 
     def finish_mirror(self) -> None:
-        """Have its mirror send the last offsets soon."""
+        """Let its mirror send the last offsets soon."""
         self.channel.finish_mirror()
 
     def spawn(self, work: Coroutine[Call[Any], Any, Any], name: str) -> None:
@@ -124,7 +124,7 @@ class Consumer:
 
 
 class World:
-    """Consumers of one group, a ZooKeeper ensemble and a Kafka cluster, and the verbs that disturb them."""
+    """One group's consumers, a ZooKeeper ensemble and a Kafka cluster."""
 
     def __init__(self, *, seed: int = 0, session_timeout: float = 10.0, timing: Timing | None = None) -> None:
         self.clock = ManualClock()
@@ -158,11 +158,11 @@ class World:
         leads: bool = False,
         **settings: Any,
     ) -> Consumer:
-        """Start a consumer process. `settings` are fields of ChannelConfig; it logs in to ZooKeeper as `who`.
+        """Start a consumer process.
 
-        With `leads` its workers poll, as in production; else its reader is a part of its own, so that a test says when.
-
-        `name` is the process's own, for the verbs here; its consumer id is the same unless `consumer_id` is given.
+        `settings` are fields of ChannelConfig; the process logs in to ZooKeeper as `who`.
+        With `leads` its workers poll, as in production; else its reader is a separate part, which a test can step.
+        `name` is the process's own, for the methods here; its consumer id is the same unless `consumer_id` is given.
         `options` are the processor's, as a configuration has them. Raises pydantic's ValidationError if its `Options`
         model refuses them.
         """
@@ -267,8 +267,7 @@ class World:
     def run_until(self, condition: Callable[[], bool], *, within: float, complain: bool = True) -> None:
         """Let time pass until `condition` holds.
 
-        Raises:
-            AssertionError: it did not within `within` seconds of virtual time.
+        Raises AssertionError: it does not within `within` seconds of virtual time.
         """
         end = self.clock.now() + within
         while not condition():
@@ -293,10 +292,10 @@ class World:
                     due = min(due, next_step)
         return due
 
-    # -- the whole world, to be asserted -----------------------------------------------------------------------------
+    # -- what tests assert -------------------------------------------------------------------------------------------
 
     def owned(self) -> dict[str, set[int]]:
-        """Return who owns which partitions of `orders`, as the nodes say."""
+        """Return each consumer's partitions of `orders`, as the owner nodes say."""
         result: dict[str, set[int]] = {name: set() for name, c in self.consumers.items() if not c.dead}
         for path, data in self.nodes(self.paths.owners("orders")).items():
             result.setdefault(data.decode(), set()).add(int(path.rsplit("/", 1)[1]))
@@ -308,14 +307,14 @@ class World:
         return {int(path.rsplit("/", 1)[1]): decode_offset(path, data) for path, data in sorted(nodes.items())}
 
     def nodes(self, parent: str) -> Mapping[str, bytes]:
-        """Return the children of `parent` with their data, as the ensemble has them."""
+        """Return the children of `parent` with their data."""
         return self.ensemble.subtree(parent)
 
     def ledgers(self) -> Iterator[tuple[str, str, MemoryLedger]]:
-        """Yield of each process its name, its consumer id and its ledger."""
+        """Yield each process's name, consumer id and ledger."""
         for consumer in self.consumers.values():
             yield consumer.name, consumer.consumer_id, consumer.ledger
 
     def fatal(self, name: str) -> InboundError | None:
-        """Return what a consumer must stop for."""
+        """Return the error that a consumer must stop for, if any."""
         return self.consumers[name].controller.fatal

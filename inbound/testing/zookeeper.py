@@ -1,9 +1,9 @@
-"""A ZooKeeper ensemble in memory, and clients of it, with verbs for everything that goes wrong with the real one.
+"""A ZooKeeper ensemble in memory, with clients and faults.
 
 Deterministic and without threads. A request or answer stays in flight until a test delivers it:
 
     ensemble.deliver()                   everything, clients in a random order (by the seed)
-    ensemble.step(ensemble.pending[n])   one thing: a scheduler picks from what may happen next
+    ensemble.step(ensemble.pending[n])   one event: a scheduler picks from what may happen next
     ensemble.auto = True                 at once, in every call
 
 Sessions expire, and clients notice what happened to them and reconnect, when `tick` is called.
@@ -25,7 +25,7 @@ __all__ = ["ANONYMOUS", "Arrival", "FakeEnsemble", "FakeZooKeeper", "Who"]
 
 
 class Arrival(NamedTuple):
-    """One thing that may happen next between a client and its server."""
+    """One event that may happen next between a client and its server."""
 
     client: str
     #: execute: its oldest request reaches the servers; answer: its oldest answer arrives; watch: its oldest watch
@@ -53,7 +53,7 @@ class FakeEnsemble:
         self.auto = False
         self._rng = random.Random(seed)
         self._sessions: dict[int, _ServerSession] = {}
-        #: Told of every transaction that was done.
+        #: Called after every transaction.
         self.observers: list[Callable[[Commit], None]] = []
         #: Every session there ever was, and its client's name.
         self.clients_of: dict[int, str] = {}
@@ -62,9 +62,9 @@ class FakeEnsemble:
         self._delivering = False
 
     def client(self, name: str, session_timeout: float, who: Who = ANONYMOUS) -> FakeZooKeeper:
-        """Return a new client, connected if the ensemble is up. It may reuse the name of a dead one.
+        """Return a new client, connected if the ensemble is up.
 
-        `who` says as whom it logs in, and who may use the nodes that it makes.
+        It may reuse the name of a dead one. `who` is its user, and the access rights of the nodes that it creates.
         """
         client = FakeZooKeeper(self, name, session_timeout, who)
         self._clients[name] = client
@@ -81,7 +81,7 @@ class FakeEnsemble:
 
     @property
     def pending(self) -> list[Arrival]:
-        """What may happen next, in any order: each connection delivers its own things in theirs."""
+        """What may happen next; each connection keeps its own order."""
         return [Arrival(client.name, kind) for client in self._clients.values() for kind in client.kinds()]
 
     def step(self, delivery: Arrival) -> None:
@@ -89,9 +89,9 @@ class FakeEnsemble:
         self._clients[delivery.client].step(delivery.kind)
 
     def deliver(self) -> int:
-        """Let everything arrive: requests, each followed by its answer, clients in a random order; then watches.
+        """Deliver all requests and answers, clients in random order, then watches.
 
-        What that sets off waits for the next call. Returns how many things happened.
+        Events that these cause wait for the next call. Returns how many events happened.
         """
         count = 0
         clients = [client for client in self._clients.values() if client.kinds()]
@@ -116,7 +116,7 @@ class FakeEnsemble:
                 self._delivering = False
 
     def tick(self) -> None:
-        """Expire sessions that were silent for too long, let clients ping, notice lost connections, and come back."""
+        """Expire silent sessions; let clients ping, notice lost connections and reconnect."""
         now = self.clock.now()
         for client in list(self._clients.values()):
             if client.reachable and client.session is not None and client.session.id in self._sessions:
@@ -134,13 +134,13 @@ class FakeEnsemble:
 
     @property
     def next_expiry(self) -> float:
-        """The clock time at which the next session expires if nothing more is heard of it."""
+        """The clock time of the next session expiry without further pings."""
         times = (session.heard_at + session.timeout for session in self._sessions.values())
         return min(times, default=float("inf")) if self.is_up else float("inf")
 
     @property
     def clients(self) -> Mapping[str, FakeZooKeeper]:
-        """All clients by name, also those that are gone."""
+        """All clients by name, dead ones included."""
         return self._clients
 
     # -- faults ------------------------------------------------------------------------------------------------------
@@ -152,29 +152,29 @@ class FakeEnsemble:
             self.end(session.id)
 
     def disconnect(self, name: str, *, executed: int = 0, late: bool = False) -> None:
-        """Break a client's connection. It cannot know what became of its requests in flight.
+        """Break a client's connection; its requests in flight become ambiguous.
 
-        The first `executed` of them are executed. The others are gone; with `late` they still reach the servers, and
-        each may be executed as long as the session lives, also after later ones that it sent over a new connection
-        (kind "late" of `pending`): a real ensemble does that, see docs/decisions/0014-late-requests.md.
+        The first `executed` of them are executed. The others are lost; with `late` they still reach the servers, and each may
+        be executed as long as the session lives, also after later requests of its next connection (kind "late" of `pending`).
+        A real ensemble does that, see docs/decisions/0014-late-requests.md.
         """
         self._clients[name].break_connection(executed=executed, late=late)
 
     def lose_answers(self, name: str, count: int = 1, *, after: int = 0) -> None:
-        """Execute the client's next `count` requests without an answer, and break the connection after the last.
+        """Execute the next `count` requests without an answer, then disconnect.
 
-        The first `after` requests from now on are answered still. A connection that breaks before ends the fault.
+        The first `after` requests from now on are still answered. A connection that breaks earlier ends the fault.
         """
         self._clients[name].losing = range(after, after + count)
 
     def drop_requests(self, name: str, count: int = 1, *, after: int = 0, late: bool = False) -> None:
-        """Like `lose_answers`, but the requests get lost on the way and are not executed; with `late`: not yet."""
+        """Like `lose_answers`, but the requests are lost, or with `late` delayed."""
         client = self._clients[name]
         client.dropping = range(after, after + count)
         client.dropped_arrive_late = late
 
     def stick(self, name: str, text: str) -> None:
-        """Let the client's next request about `text` get stuck on its way: its connection breaks, and it may come late."""
+        """Delay the next request about `text`, and break its connection."""
         self._clients[name].sticking = text
 
     def answer_again(self, name: str) -> None:
@@ -202,31 +202,31 @@ class FakeEnsemble:
         self._clients[name].frozen = True
 
     def thaw(self, name: str) -> None:
-        """Let the client's process go on. At the next `tick` it notices what happened to its session."""
+        """Resume the client's process, which notices a lost session at `tick`."""
         self._clients[name].frozen = False
 
     def lag(self, name: str) -> None:
-        """Let the client's server fall behind: reads show the tree of now, watches don't fire, until it catches up.
+        """Freeze the tree that the client's server shows, until `catch_up`.
 
-        The client's own writes pull it up to the leader: a client always sees them.
+        Watches do not fire. The client's own writes bring the server up to date: a client always sees them.
         """
         if (wire := self._clients[name].wire) is not None:
             wire.lagging = True
 
     def catch_up(self, name: str, count: int | None = None) -> None:
-        """Let the client's server take over the next `count` transactions; None: all, and it lags no more."""
+        """Let the client's server apply `count` more transactions; None ends the lag."""
         if (wire := self._clients[name].wire) is not None:
             wire.lagging = wire.lagging and count is not None
             wire.catch_up(count)
 
     def down(self) -> None:
-        """Take the whole ensemble away. Sessions do not expire while no server counts."""
+        """Stop the whole ensemble; sessions do not expire while it is down."""
         self.is_up = False
         for client in self._clients.values():
             client.break_connection()
 
     def up(self) -> None:
-        """Bring it back. A new leader gives every session its full time again, as the real one does."""
+        """Restart the ensemble; as in ZooKeeper, sessions get their full timeout again."""
         self.is_up = True
         for session in self._sessions.values():
             session.heard_at = self.clock.now()
@@ -234,7 +234,7 @@ class FakeEnsemble:
     # -- the servers' side -------------------------------------------------------------------------------------------
 
     def connect(self, name: str, old: Session | None, timeout: float) -> Session:
-        """Take up a session again, or begin a new one where the old one has expired."""
+        """Resume a session, or begin a new one if it has expired."""
         if old is not None and old.id in self._sessions:
             self.touch(old.id)
             return old
@@ -244,16 +244,16 @@ class FakeEnsemble:
         return Session(self._last_session, timeout)
 
     def touch(self, session: int) -> None:
-        """Take note of a sign of life."""
+        """Note that a session has been heard from."""
         self._sessions[session].heard_at = self.clock.now()
 
     def end(self, session: int) -> None:
-        """End a session: by its client, or because it has expired."""
+        """End a session, closed or expired."""
         if self._sessions.pop(session, None) is not None:
             self.tree.remove_ephemerals(session)
 
     def alive(self, session: int) -> bool:
-        """Whether a session has not ended yet."""
+        """Return whether a session has not ended."""
         return session in self._sessions
 
     def _committed(self, commit: Commit) -> None:

@@ -1,4 +1,4 @@
-"""One client of the fake ensemble, and its connection; `inbound.testing.zookeeper` executes the requests."""
+"""One client of `inbound.testing.zookeeper`, and its connection."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class WireRequest:
-    """A request; executed by the server that it reaches."""
+    """A request, which the server that it reaches executes."""
 
     call: Call[Any]
     execute: Callable[[Wire], Any]
@@ -51,10 +51,10 @@ class _WireEvent(NamedTuple):
 
 
 class Wire:
-    """First in, first out, both ways. Only firing a watch may take longer than an answer that came after it.
+    """One connection, first in, first out in both directions.
 
-    The server may be behind the leader (`lagging`): it shows an older tree until it catches up, but never an older one
-    than it has shown before, and a client sees its own writes.
+    Only a watch may fire later than an answer that was sent after it. The server may lag behind the leader (`lagging`): it
+    shows an older tree until it catches up, but never an older one than before, and a client sees its own writes.
     """
 
     def __init__(self, session: Session, view: Snapshot) -> None:
@@ -86,7 +86,7 @@ class Wire:
         return names
 
     def execute(self, request: WireRequest, *, answer: bool = True) -> None:
-        """Do what a request asks for, and send the answer, or lose it."""
+        """Execute a request, and send its answer or lose it."""
         result, error = None, None
         try:
             result = request.execute(self)
@@ -99,15 +99,15 @@ class Wire:
             self.unanswered.append(request)
 
     def committed(self, commit: Commit) -> None:
-        """Follow a transaction of the leader."""
+        """Receive a transaction from the leader."""
         self._behind.append(commit)
         if not self.lagging:
             self.catch_up()
 
     def catch_up(self, count: int | None = None) -> None:
-        """Take over the next `count` transactions (None: all), and send the events of watches they set off.
+        """Apply the next `count` transactions, or all, and fire their watches.
 
-        A watch on a node that its client may not read is gone then, and nothing is sent (as by ZooKeeper 3.9.2 and later).
+        A watch on a node that its client may not read is dropped without an event (as by ZooKeeper 3.9.2 and later).
         """
         for _ in range(len(self._behind) if count is None else min(count, len(self._behind))):
             commit = self._behind.popleft()
@@ -119,7 +119,7 @@ class Wire:
                         self._events.append(_WireEvent(self._sent, watch))
 
     def successor(self, session: Session) -> Wire:
-        """Return the connection that follows this one, to a server that is as far behind."""
+        """Return the next connection, to a server that lags as much."""
         wire = Wire(session, self.view)
         wire.lagging = self.lagging
         wire._behind.extend(self._behind)
@@ -129,24 +129,24 @@ class Wire:
 
     @property
     def watches(self) -> dict[WatchKey, int]:
-        """How many callbacks stand for each node and list."""
+        """The number of callbacks on each node and list of children."""
         return {key: len(callbacks) for key, callbacks in self._watches.items()}
 
     # -- the client's side -------------------------------------------------------------------------------------------
 
     @property
     def answers(self) -> int:
-        """How many answers are in flight."""
+        """The number of answers in flight."""
         return len(self._answers)
 
     @property
     def events(self) -> int:
-        """How many watches are in flight."""
+        """The number of watches in flight."""
         return len(self._events)
 
     @property
     def has_event(self) -> bool:
-        """Whether a watch may fire now: not before what the server had sent earlier has arrived."""
+        """Whether a watch may fire: earlier answers must have arrived."""
         return bool(self._events) and not (self._answers and self._answers[0].number < self._events[0].number)
 
     def take_answer(self) -> _WireAnswer:
@@ -157,11 +157,11 @@ class Wire:
         self._events.popleft().watch()
 
     def lost(self) -> list[WireRequest]:
-        """Return, in order, every request without an answer; there will be none."""
+        """Return, in order, the requests that will get no answer."""
         return [*(answer.request for answer in self._answers), *self.unanswered, *self.requests]
 
 
-#: How long a client takes to find out that its connection is gone and to come back, in seconds of the clock.
+#: How long a client takes to notice a lost connection and reconnect, in seconds of the clock.
 RECONNECT_DELAY = 0.1
 
 
@@ -176,10 +176,10 @@ class FakeZooKeeper(ZooKeeper):
         self.requests = 0  # sent so far
         self.session: Session | None = None
         self.wire: Wire | None = None
-        #: Which of the requests from now on (0 is the next) are to be executed without an answer, or to be lost.
+        #: Which coming requests (0 is the next) get no answer, or are lost.
         self.losing = self.dropping = range(0)
         self.dropped_arrive_late = False
-        #: The next request whose description holds this gets stuck on its way.
+        #: The next request whose description contains this is delayed.
         self.sticking: str | None = None
         self.is_cut_off = False
         self.frozen = False
@@ -197,7 +197,7 @@ class FakeZooKeeper(ZooKeeper):
 
     @property
     def reachable(self) -> bool:
-        """Whether a ping of it arrives."""
+        """Whether its pings reach a server."""
         return self._connected and not self.frozen
 
     # -- requests ----------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ class FakeZooKeeper(ZooKeeper):
         else:
             self.requests += 1
             call.sent_in = self._connection.session.id
-            # One that is broken without our knowledge takes it all the same.
+            # A broken connection that the client has not noticed accepts it, too.
             self.wire.requests.append(WireRequest(call, execute, self.clock.now(), size))
             if self._ensemble.auto:
                 self._ensemble.deliver_all()
@@ -273,7 +273,7 @@ class FakeZooKeeper(ZooKeeper):
         return self.wire.events if kind == "watch" else max(len(self.wire.requests), self.wire.answers)
 
     def step(self, kind: str) -> None:
-        """Let one thing of `kinds` happen."""
+        """Let one event of `kinds` happen."""
         wire = self.wire
         if kind == "late":
             assert self.session is not None
@@ -318,7 +318,7 @@ class FakeZooKeeper(ZooKeeper):
             self.break_connection()
 
     def break_connection(self, *, executed: int = 0, late: bool = False) -> None:
-        """Break the connection; the client notices at once unless its process is stopped."""
+        """Break the connection; a running client notices at once."""
         wire = self.wire
         self.losing = self.dropping = range(0)
         if wire is not None and not wire.broken:
@@ -332,7 +332,7 @@ class FakeZooKeeper(ZooKeeper):
 
     @property
     def next_notice(self) -> float:
-        """The clock time from which `tick` has something to do: a loss to notice, or a way back; inf where there is none."""
+        """The clock time at which `tick` next has work; inf for none."""
         if self.frozen or self.closed:
             return float("inf")
         if self._connection is not None:
@@ -341,7 +341,7 @@ class FakeZooKeeper(ZooKeeper):
         return self._dropped_at + RECONNECT_DELAY if self._ensemble.is_up and not self.is_cut_off else float("inf")
 
     def tick(self) -> None:
-        """Notice a lost connection or an expired session, and come back where that is possible."""
+        """Notice a lost connection or an expired session, and reconnect if possible."""
         if self.frozen or self.closed:
             return
         if self._connection is not None:
@@ -351,7 +351,7 @@ class FakeZooKeeper(ZooKeeper):
             self.reconnect()
 
     def reconnect(self) -> None:
-        """Connect, if a server can be reached: in the same session, or in a new one if that has expired."""
+        """Connect if possible, in the same session unless it has expired."""
         if not self._ensemble.is_up or self.is_cut_off or self.closed:
             return
         before = self.session
@@ -366,7 +366,6 @@ class FakeZooKeeper(ZooKeeper):
         self.on_change()
 
     def _notice(self) -> None:
-        """Find out that the connection is gone: no open request will be answered, and no watch will fire."""
         if self._connection is None:
             return
         self._connection = None

@@ -1,9 +1,9 @@
-"""The data of the fake ensemble: nodes, versions, transactions, and what each of them changed."""
+"""The nodes of the fake ensemble, and its transactions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from inbound.coordinators.zookeeper import Create, Delete, Node, Op, RefusedError, SetData, Stat
@@ -14,10 +14,10 @@ WatchKey = tuple[str, str]
 
 
 class Who(NamedTuple):
-    """A client's user, and who may use the nodes it creates: all, its user alone, or its user while others may read."""
+    """A client's user, and the access rights of its new nodes."""
 
     user: str | None = None  # None: not authenticated
-    acl: Literal["open", "creator", "readable"] = "open"
+    acl: Literal["open", "creator", "readable"] = "open"  # for all, its user alone, or its user while others may read
 
 
 ANONYMOUS = Who()
@@ -49,7 +49,7 @@ class Snapshot:
     names: Mapping[str, frozenset[str]]
 
     def get(self, path: str, who: Who | None = None) -> Node | None:
-        """Return a node. `who` may be refused with ZkDeniedError; None sees all."""
+        """Return a node; raise ZkDeniedError if `who` may not read it."""
         stored = self._stored(path, who)
         return Node(stored.data, stored.stat()) if stored else None
 
@@ -57,7 +57,7 @@ class Snapshot:
         return sorted(self.names[path]) if self._stored(path, who) else None
 
     def may_read(self, path: str, who: Who) -> bool:
-        """Whether its access rights allow it, if it is there."""
+        """Return whether `who` may read a node, if it exists."""
         stored = self.nodes.get(path)
         return stored is None or stored.allows(who, reading=True)
 
@@ -69,30 +69,31 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Commit:
-    """One transaction that was done: the tree after it, and the watches that it sets off."""
+    """One transaction: the tree after it, and the watches it triggers."""
 
     after: Snapshot
     changed: tuple[WatchKey, ...]
     session: int  # whose transaction it was
-    expired: bool = False  # the end of that session, and not its client's wish
+    expired: bool = False  # the servers ended the session, not its client
 
 
 class Tree:
-    """Nodes by path. A recreated node starts at version 0 again; a refused transaction changes nothing, not even zxid.
+    """All nodes by path, with ZooKeeper's rules of versions and transactions.
 
-    `on_commit` is called with every transaction that was done.
+    A recreated node starts at version 0 again. A refused transaction changes nothing, not even zxid.
+    `on_commit` is called after every transaction.
     """
 
     def __init__(self, on_commit: Callable[[Commit], None] = lambda commit: None) -> None:
         self.nodes: dict[str, _Stored] = {"/": _Stored(b"", 0, 0, 0, 0)}
         self.zxid = 0
         self._on_commit = on_commit
-        #: Nodes that are not made or written, and why: a quota, say.
+        #: Nodes that cannot be created or written, and why: for example a quota.
         self.refused: dict[str, str] = {}
         self._names: dict[str, frozenset[str]] = {"/": frozenset()}
 
     def now(self) -> Snapshot:
-        """Return the tree as it is. It stays as it is: every transaction works on copies."""
+        """Return a snapshot; later transactions do not change it."""
         return Snapshot(self.zxid, self.nodes, self._names)
 
     def get(self, path: str) -> Node | None:
@@ -104,11 +105,10 @@ class Tree:
     def transaction(
         self, ops: Sequence[Op], session: int, *, expired: bool = False, who: Who = ANONYMOUS
     ) -> list[Stat | None]:
-        """Do all or nothing. Access rights bind neither the end of a session nor an operator (session 0).
+        """Apply all operations, or none.
 
-        Raises:
-            RefusedError: with the first operation that could not be done.
-            ZkNodeError: the node is one of `refused`; ZkDeniedError: a node's access rights are against it.
+        Access rights bind neither the end of a session nor an operator (session 0). Raises RefusedError: the first operation
+        that failed; ZkNodeError: a node is one of `refused`; ZkDeniedError: access rights forbid it.
         """
         work = _TriedTransaction(
             dict(self.nodes), dict(self._names), self.zxid + 1, session, None if expired or not session else who
@@ -127,7 +127,7 @@ class Tree:
         return work.stats
 
     def give(self, path: str, who: Who) -> None:
-        """Set a node's access rights: as if `who` had made it."""
+        """Set a node's access rights, as if `who` had created it."""
         self.nodes = {**self.nodes, path: replace(self.nodes[path], made_by=who)}
         self.zxid += 1
         self._on_commit(Commit(self.now(), (), 0))
@@ -139,22 +139,20 @@ class Tree:
             self.transaction([Delete(path) for path in gone], session, expired=True)
 
 
+@dataclass
 class _TriedTransaction:
-    """A transaction while it is being tried, on copies."""
+    """A transaction that is tried on copies."""
 
-    def __init__(
-        self, nodes: dict[str, _Stored], names: dict[str, frozenset[str]], zxid: int, session: int, who: Who | None
-    ) -> None:
-        self.nodes = nodes
-        self.names = names
-        self.zxid = zxid
-        self.session = session
-        self.who = who
-        self.changed: list[WatchKey] = []
-        self.stats: list[Stat | None] = []
+    nodes: dict[str, _Stored]
+    names: dict[str, frozenset[str]]
+    zxid: int
+    session: int
+    who: Who | None
+    changed: list[WatchKey] = field(default_factory=list)
+    stats: list[Stat | None] = field(default_factory=list)
 
     def apply(self, op: Op) -> str | None:
-        """Do one operation. Returns why it cannot be done, or None."""
+        """Apply one operation; return why it fails, or None."""
         if isinstance(op, Create):
             return self._create(op)
         if isinstance(op, Delete):
@@ -193,7 +191,7 @@ class _TriedTransaction:
         return None
 
     def _ask(self, path: str, about: str, *, reading: bool = False) -> None:
-        """Raise ZkDeniedError if the node at `path` does not allow what is to be done `about` another, or itself."""
+        """Raise ZkDeniedError for `about` if the node at `path` forbids it."""
         stored = self.nodes.get(path)
         if stored is not None and self.who is not None and not stored.allows(self.who, reading=reading):
             raise denied(about, self.who)
@@ -210,7 +208,7 @@ class _TriedTransaction:
 
 
 def denied(path: str, who: Who) -> ZkDeniedError:
-    """Return the error for what `who` may not do."""
+    """Return the error of a refused access."""
     return ZkDeniedError(f"ZooKeeper (fake): {path} is not allowed to {who.user or 'a client without a user'}", path)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from inbound.admin.listener import AdminServer
 from inbound.admin.routes import answered
-from inbound.coordinators.members import SubscriberStatus
 from inbound.coordinators.pauses import Pause
-from inbound.group.operations import Done, Operation, Verb
+from inbound.coordinators.subscriber_status import SubscriberStatus
+from inbound.group.operations import Operation, OperationKind, OperationResult
 from inbound.http.server.rights import Token
 from inbound.ledger.base import LedgerStatus
 from inbound.observe.explain.answer import PartitionQuestion
@@ -270,9 +270,9 @@ class Stage:
         processes = [self.found] if isinstance(self.found, ProcessStatus) else self.found
         return [one for process in processes for one in process.channels]
 
-    def _operate(self, name: str, operation: Operation) -> Done:
+    def _operate(self, name: str, operation: Operation) -> OperationResult:
         self.asked.append((name, operation))
-        if operation.verb is Verb.PAUSE and isinstance(self.found, ProcessStatus):
+        if operation.verb is OperationKind.PAUSE and isinstance(self.found, ProcessStatus):
             self.found = replace(
                 self.found,
                 channels=[
@@ -287,7 +287,7 @@ class Stage:
                 ],
             )
         done = f"{name}: {operation.verb.value} is done"
-        return Done(name, "svc", operation.verb.value, operation.consumer, True, done, ["a"], ["operator"])
+        return OperationResult(name, "svc", operation.verb.value, operation.consumer, True, done, ["a"], ["operator"])
 
     def _explain(self, question: PartitionQuestion) -> list[dict[str, Any]]:
         now, answers = time.time(), []

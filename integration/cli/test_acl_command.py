@@ -93,7 +93,7 @@ def test_open_nodes_are_named_then_closed(
     assert capsys.readouterr().out == "7 nodes looked at, all as configured\n"
     assert setup.read_offset() == b"17"
     with pytest.raises(
-        InboundError, match=r"a client without a user may not use zookeeper.chroot; who made it had logged in"
+        InboundError, match=r"a client without a user may not use zookeeper.chroot; its creator had logged in"
     ):
         setup.read_offset(logs_in=False)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from inbound.kafka.clients.outlets import DeadLetterTopic
+from inbound.kafka.clients.dead_letter_topic import DeadLetterTopic
 from inbound.processors.batch import PlainRecord
 from integration.processors.dispatch.dispatching import Dispatching, MakeScene
 from integration.processors.sink import Answer, Sink, status

@@ -441,3 +441,21 @@ def test_figures_do_not_pile_up_while_nobody_polls(stage: RealStage, monkeypatch
     reading.until((tp, 50))
 
     assert [record.value for record in reading.records(tp)] == values(50)
+
+
+@pytest.mark.parametrize("stage", ["confluent-kafka"], indirect=True)
+def test_a_fetch_that_fails_as_another_position_is_read_says_nothing_of_that_one(stage: RealStage) -> None:
+    """The two cross when the long poll before ends; believed, the error would hold a partition whose log is whole."""
+    (tp,) = stage.topic()
+    stage.publish(tp, values(4))
+    client = stage.client()
+    reading = Reading(stage, client)
+    told = []
+    for turn in range(60):
+        client.read({tp: 9})
+        time.sleep(0.08 + turn % 30 / 750)
+        client.read({tp: 2})
+        before = len(reading.polls)
+        reading.until((tp, 2 * (turn + 1)))
+        told += [poll.out_of_range for poll in reading.polls[before:] if poll.out_of_range]
+    assert told == []

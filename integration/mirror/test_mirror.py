@@ -18,7 +18,7 @@ from inbound.embedded import EmbeddedCluster
 from inbound.errors import BrokerUnavailableError
 from inbound.kafka.python.topics import prepare_topic
 from inbound.mirror.kafka_python import mirror_connector
-from inbound.mirror.plan import Answer, Kind, Refusal
+from inbound.mirror.plan import Answer, Kind, RefusedOffset
 from inbound.topic_partition import TopicPartition
 from integration.certificates import CA
 from integration.harness import Scene, Scenes, consumer_groups
@@ -182,7 +182,7 @@ def asked(client: str, properties: Mapping[str, str], group: str, offset: int) -
         try:
             one = mirror_connector(client, properties, client_id="mirror")(group)
         except BrokerUnavailableError as error:
-            answers.append(dict.fromkeys(written, Refusal(Kind.UNREACHABLE, str(error))))
+            answers.append(dict.fromkeys(written, RefusedOffset(Kind.UNREACHABLE, str(error))))
             return True
         try:
             answer = one.send(written, lambda: None)

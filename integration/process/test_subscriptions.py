@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import yaml
@@ -19,8 +20,6 @@ from integration.kubernetes.mounted import mount
 from integration.processors.dispatch.dispatching import Dispatching, by_partition, metrics, partition_of, repeats
 from integration.processors.sink import HANG, Sink, status
 from tests.waiting import until
-
-UID, OTHER_UID = "5c3f9e0a-0000-4000-8000-000000000001", "5c3f9e0a-0000-4000-8000-000000000002"
 
 
 class Subscribed(Dispatching):
@@ -220,13 +219,14 @@ def test_the_subscribers_of_a_mounted_folder_of_manifests_come_and_go(
     subscribed: Callable[..., Subscribed], sink: Sink
 ) -> None:
     """A new version counts; one that cannot be used changes nothing of it, and status says why."""
+    uid, other_uid = str(uuid4()), str(uuid4())  # members of the test before may still have a session
     scene = subscribed(manifests=True)
     manifests = scene.folder / "manifests"
-    one = {"uid": UID, "generation": 1, "subscriberUri": f"{sink.url}/one"}
+    one = {"uid": uid, "generation": 1, "subscriberUri": f"{sink.url}/one"}
     mount(manifests, {"orders.yaml": channel("orders", one)})
-    process, _ = scene.begin(UID)
+    process, _ = scene.begin(uid)
 
-    other = {"uid": OTHER_UID, "generation": 1, "subscriberUri": f"{sink.url}/other"}
+    other = {"uid": other_uid, "generation": 1, "subscriberUri": f"{sink.url}/other"}
     mount(manifests, {"orders.yaml": channel("orders", one, other)})
     until(lambda: sink.sent("/other"), 60, "the subscriber that was added is served")
 
@@ -243,9 +243,9 @@ def test_the_subscribers_of_a_mounted_folder_of_manifests_come_and_go(
     )
     until(lambda: sink.sent("/edited"), 60, "the edit counts")
     until(lambda: not scene.refused(process), 30, "nothing is wrong any more")
-    until(lambda: scene.said(OTHER_UID).get("observedGeneration") == 2, 30, "the edit is observed")
-    scene.drained(UID)
-    scene.drained(OTHER_UID)
+    until(lambda: scene.said(other_uid).get("observedGeneration") == 2, 30, "the edit is observed")
+    scene.drained(uid)
+    scene.drained(other_uid)
 
     both = [*sink.taken("/other"), *sink.taken("/edited")]
     assert (account(scene, sink.taken("/one")), account(scene, both)) == ((set(), {}), (set(), {}))
@@ -253,14 +253,15 @@ def test_the_subscribers_of_a_mounted_folder_of_manifests_come_and_go(
 
 def test_a_manifest_that_goes_bad_stops_only_itself(subscribed: Callable[..., Subscribed], sink: Sink) -> None:
     """What ran by it goes on, the other channel follows its edit; after a restart it waits for the mending, and loses nothing."""
+    uid, other_uid = str(uuid4()), str(uuid4())  # members of the test before may still have a session
     scene = subscribed(manifests=True)
     manifests = scene.folder / "manifests"
-    one = {"uid": UID, "generation": 1, "subscriberUri": f"{sink.url}/one"}
-    other = {"uid": OTHER_UID, "generation": 1, "subscriberUri": f"{sink.url}/other"}
+    one = {"uid": uid, "generation": 1, "subscriberUri": f"{sink.url}/one"}
+    other = {"uid": other_uid, "generation": 1, "subscriberUri": f"{sink.url}/other"}
     mount(manifests, {"mails.yaml": channel("mails", other), "orders.yaml": channel("orders", one)})
-    (process,) = scene.begin(UID, members=1)
+    (process,) = scene.begin(uid, members=1)
     until(lambda: len(chains(scene, sink, "/other")) == 4 * 5, 60, "every partition is read")
-    claims = scene.claimed(UID), scene.claimed(OTHER_UID)
+    claims = scene.claimed(uid), scene.claimed(other_uid)
 
     one["subscriberUri"], bad = f"{sink.url}/edited", {**other, "subscriberUrl": "x"}
     mount(manifests, {"mails.yaml": channel("mails", bad), "orders.yaml": channel("orders", one)})
@@ -272,21 +273,21 @@ def test_a_manifest_that_goes_bad_stops_only_itself(subscribed: Callable[..., Su
     series = [name for name in metrics(scene, process) if name.startswith("inbound_manifests_refused{")]
     assert "mails.yaml:" in problem
     assert "spec.subscribers[0].subscriberUrl: unknown key" in problem
-    assert kept == [f"shop.mails.{OTHER_UID}"]
+    assert kept == [f"shop.mails.{other_uid}"]
     assert ("mails.yaml:" in reload.stderr, "mails.yaml:" in check.stderr, len(series)) == (True, True, 1)
-    assert (scene.claimed(UID), scene.claimed(OTHER_UID)) == claims
+    assert (scene.claimed(uid), scene.claimed(other_uid)) == claims
     assert scene.log(process).count("subscriberUrl: unknown key") == 1
 
     assert scene.stop(process) == 0
     process = scene.start()
-    until(lambda: scene.shared(UID) == 1, 60, lambda: f"the good one starts: {scene.log(process)[-3000:]}")
-    stood = scene.committed(OTHER_UID)
-    assert (scene.refused(process), scene.members(OTHER_UID)) == ({problem: []}, [])
+    until(lambda: scene.shared(uid) == 1, 60, lambda: f"the good one starts: {scene.log(process)[-3000:]}")
+    stood = scene.committed(other_uid)
+    assert (scene.refused(process), scene.members(other_uid)) == ({problem: []}, [])
 
     mount(manifests, {"mails.yaml": channel("mails", other), "orders.yaml": channel("orders", one)})
     until(lambda: not scene.refused(process), 30, "nothing is wrong any more")
-    scene.drained(UID)
-    scene.drained(OTHER_UID)
+    scene.drained(uid)
+    scene.drained(other_uid)
     assert all(stood.values())
     posted = [*sink.taken("/one"), *sink.taken("/edited")]
     assert (account(scene, posted), account(scene, sink.taken("/other"))) == ((set(), {}), (set(), {}))

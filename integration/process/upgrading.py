@@ -170,7 +170,7 @@ class LedgerFacts:
 READ_LEDGER = """
 import json, sys
 from pathlib import Path
-from inbound.ledger.reader import Entry, read_directory
+from inbound.ledger import Entry, read_directory
 damaged, numbers, landed = 0, {}, {}
 for item in read_directory(Path(sys.argv[1])):
     if not isinstance(item, Entry):

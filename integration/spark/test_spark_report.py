@@ -19,8 +19,8 @@ from inbound.embedded import EmbeddedCluster
 from inbound.ledger.format import FileName
 from inbound.report.figures import to_json
 from inbound.spark.cluster_state import Subject
+from inbound.spark.ledger_topic import LedgerTopicName
 from inbound.spark.report.job import ReportRequest, make_report
-from inbound.spark.stories import LedgerTopicName
 from integration.admin.browser import Browser
 from integration.harness import Scene
 from integration.spark.spark_log import Log, read_all

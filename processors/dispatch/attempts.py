@@ -1,6 +1,6 @@
-"""What all steps of a job share: requests, verdicts, backoff, the end.
+"""The shared part of all steps of a job: requests, verdicts, backoff.
 
-Everything here runs on the thread of one event loop, but for what is pure.
+All but the pure functions runs on the thread of one event loop.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from inbound.runtime.repeated import Repeats
 PASSING = frozenset({404, 408, 409, 425, 429})
 #: Statuses that no single event of a request causes: the subscriber, or a proxy before it, is busy.
 BUSY = frozenset({404, 408, 425, 429, 502, 503, 504})
-#: The longest wait of any policy, and where attempts have no end. Seconds.
+#: The longest wait of any policy, and of attempts without end. Seconds.
 LONGEST_WAIT, LONGEST_ENDLESS_WAIT = 60.0, 5.0
-#: A subscriber can ask for no more than that, where `retryAfterMax` is not given. Seconds.
+#: The longest Retry-After without `retryAfterMax`. Seconds.
 LONGEST_RETRY_AFTER = 300.0
-#: Whose Retry-After counts where `retryAfterMax` is given; Knative's list.
+#: Statuses whose Retry-After counts with `retryAfterMax`; Knative's list.
 BOUNDED = frozenset({429, 503})
 
 
 class AnswerVerdict(Enum):
-    """What an answer means for the events of a request."""
+    """The meaning of an answer for the events of a request."""
 
     TAKEN = "taken"
-    AGAIN = "again"  # the same another time
-    PARTS = "parts"  # another time, in halves: one of the events may be the cause
-    REFUSED = "refused"  # never as it is
+    AGAIN = "again"  # retry unchanged
+    PARTS = "parts"  # retry in halves: one of the events may be the cause
+    REFUSED = "refused"  # a retry would not help
 
 
 def judge(answer: Answer, events: int) -> AnswerVerdict:
-    """Return what `answer` means for a request of so many events."""
+    """Return the verdict on the answer to so many events."""
     status = answer.status
     if 200 <= status < 300 and answer.problem is None:
         return AnswerVerdict.TAKEN
@@ -59,15 +59,15 @@ def judge(answer: Answer, events: int) -> AnswerVerdict:
 
 
 def is_refusal(answer: Answer) -> bool:
-    """Whether the same request would be refused again."""
+    """Return whether the same request would be refused again."""
     return answer.problem is None and answer.status < 500 and answer.status not in PASSING
 
 
 def wait_before(attempt: int, spec: DeliverySpec, answer: Answer, *, endless: bool) -> float:
-    """Return the seconds before an event is sent again after `attempt` failures (1 or more).
+    """Return the seconds before the next attempt, after `attempt` failures.
 
-    Linear is `backoffDelay` times the number of failures, exponential doubles it with each; what the receiver asks for in
-    its last `answer` counts if it is longer. `endless`: there is no last attempt, so it should not grow far.
+    Linear is `backoffDelay` times the number of failures, exponential doubles it with each; a longer wait that the receiver
+    asks for in its last `answer` counts. `endless`: there is no last attempt, so the wait should not grow far.
     """
     factor = attempt if spec.backoffPolicy == "linear" else 2 ** min(attempt - 1, 30)
     wait = min(spec.backoffDelay * factor, max(LONGEST_ENDLESS_WAIT if endless else LONGEST_WAIT, spec.backoffDelay))
@@ -75,7 +75,7 @@ def wait_before(attempt: int, spec: DeliverySpec, answer: Answer, *, endless: bo
 
 
 def asked_for(answer: Answer, spec: DeliverySpec) -> float:
-    """Return the seconds that are waited because the receiver has asked for them."""
+    """Return the seconds of the answer's Retry-After, within the bounds."""
     longest = spec.retryAfterMax
     if longest is None:
         longest = LONGEST_RETRY_AFTER
@@ -84,24 +84,21 @@ def asked_for(answer: Answer, spec: DeliverySpec) -> float:
     return min(answer.retry_after or 0.0, longest)
 
 
-#: The same kind of warning is logged once in so many seconds.
+#: Seconds between two logged warnings of one kind.
 LOG_INTERVAL = 5.0
 
 
 class LimitedLog:
-    """Logs warnings that come for every event now and then.
-
-    One thread; `now` is a clock in seconds.
-    """
+    """Limits how often warnings about events are logged. One thread."""
 
     def __init__(self, log: logging.Logger, now: Callable[[], float]) -> None:
         self.logger = log
-        self._now = now
+        self._now = now  # a clock in seconds
         self._repeats = Repeats[str](LOG_INTERVAL)
-        self._in_trouble = False  # and said so
+        self._in_trouble = False  # and logged
 
     def say(self, kind: str, message: str, *arguments: object) -> bool:
-        """Log a warning, unless one of this kind was just logged. Returns whether it was."""
+        """Log a warning, unless its kind was just logged; return whether."""
         left_out = self._repeats.seen(kind, self._now(), message)
         if left_out is None:
             return False
@@ -115,26 +112,26 @@ class LimitedLog:
             self._in_trouble = self.say("trouble", "%s", message)
 
     def trouble_over(self, message: str) -> None:
-        """Say that it is healthy again, if the trouble was logged."""
+        """Log that the receiver is healthy again, if its trouble was logged."""
         if self._in_trouble:
             self._in_trouble = False
             self.logger.info("%s", message)
 
 
-#: Records that one subscription writes to topics at a time. It has its own threads: the loop is shared, and a topic that takes
-#: nothing must not stop the writes of other subscriptions.
+#: Records that one subscription writes to topics at a time, in its own threads: a topic that takes nothing must not stop the
+#: writes of other subscriptions.
 WRITES = 16
 
 
 class Attempts:
-    """Of the jobs of one subscription."""
+    """The attempts of one subscription's jobs."""
 
     def __init__(
         self, options: DispatchOptions, targets: Targets, transport: Transport, loop: asyncio.AbstractEventLoop,
         log: logging.Logger, finished: Callable[[PartitionClaim], None], open_topic: Callable[[str], TopicWriter], traces: Traces,
         wall: Callable[[], float],
     ) -> None:  # fmt: skip
-        """`finished` is called when events of a claim are finished; `wall` is the Unix time in seconds."""
+        """`finished` is called after events of a claim; `wall` is Unix time."""
         self.counters = DispatchCounters(wall=wall)
         self._set(options, targets)
         self.loop = loop
@@ -142,9 +139,9 @@ class Attempts:
         self.traces = traces
         self.limits = RequestLimits(loop.time, loop.call_later, self.take)
         self.limits.set(options.limits)
-        self.resting: dict[Job, None] = {}  # until their next attempt
-        self.failed: dict[Job, None] = {}  # these, and those whose next attempt is under way
-        self.stopped: dict[Job, None] = {}
+        self.resting: dict[Job, None] = {}  # waiting for their next attempt
+        self.failed: dict[Job, None] = {}  # these, and those whose next attempt is in flight
+        self.stopped: dict[Job, None] = {}  # waiting for other options
         self._transport = transport
         self._finished = finished
         self._open_topic = open_topic
@@ -152,7 +149,7 @@ class Attempts:
         self._threads = DaemonThreads(WRITES)
 
     def configure(self, options: DispatchOptions, targets: Targets) -> None:
-        """Send by these from now on; `run_all` comes next."""
+        """Use these options from now on; the caller calls `run_all` next."""
         for target in self.targets:
             if target is not None:
                 self._transport.retire(target)
@@ -163,7 +160,7 @@ class Attempts:
         self.encoding = Encoding(options, targets.subscriber.headers, self.counters)
 
     def run_all(self) -> None:
-        """Send the jobs that wait for another attempt, or for other options."""
+        """Send the resting and the stopped jobs."""
         for job in [*self.resting, *self.stopped]:
             self.stopped.pop(job, None)
             self.run_now(job)
@@ -172,14 +169,14 @@ class Attempts:
     # -- steps -------------------------------------------------------------------------------------------------------
 
     def take(self, job: Job) -> None:
-        """Take a job's present step; where that raises, its first one later."""
+        """Take a job's present step; if that raises, its first one later."""
         try:
             job.step.send(job)
         except Exception as error:
             self._failed(job, error)
 
     def begin(self, job: Job, step: JobStep) -> None:
-        """Take another step with a job."""
+        """Begin another step of a job."""
         job.step, job.attempt, job.problem = step, 0, None
         step.send(job)
 
@@ -194,7 +191,7 @@ class Attempts:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def post(self, job: Job, target: Target, parts: HttpParts, receiver: str) -> None:
-        """Send a request; its answer goes to the job's step. `receiver` is how spans name it."""
+        """Send a request for the job's step; `receiver` is for spans."""
         if job.work is not None:
             parts = self.traces.post(job, target, parts, receiver)
         job.claim.sending += 1
@@ -205,7 +202,10 @@ class Attempts:
             raise
 
     def publish(self, job: Job, topic: str, record: RecordParts) -> None:
-        """Write a record to a topic; the step is answered 202 when all replicas have it, else with the problem."""
+        """Write a record to a topic for the job's step.
+
+        The answer is 202 when all replicas have the record, or a problem.
+        """
         if topic not in self._writers:
             self._writers[topic] = self._open_topic(topic)
         if job.work is not None:
@@ -219,7 +219,7 @@ class Attempts:
                 answer = Answer(202)
             except asyncio.CancelledError:
                 return
-            except Exception as error:  # of any kind: the partition waits, and says so
+            except Exception as error:  # of any kind: the partition waits with it as the reason
                 told = str(error) if isinstance(error, TransientError) else f"{type(error).__name__}: {error}"
                 answer = Answer(0, problem=told)
             self._came_back(job, answer)
@@ -240,7 +240,7 @@ class Attempts:
         if not claim.sending and claim.idle is not None and not claim.idle.done():
             claim.idle.set_result(None)
 
-    # -- waiting for the next one ------------------------------------------------------------------------------------
+    # -- waits between attempts --------------------------------------------------------------------------------------
 
     def again(
         self,
@@ -252,7 +252,7 @@ class Attempts:
         what: str = "",
         wait: float | None = None,
     ) -> None:
-        """Take a job's step again after its wait, unless the partition is being released."""
+        """Take a job's step again after a wait, unless its claim ends."""
         if wait is None:
             wait = wait_before(job.attempt, self.options.delivery, answer, endless=endless)
         said = f"{target.shown} {answer.shown}" if target is not None else answer.shown
@@ -278,7 +278,7 @@ class Attempts:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def finish(self, job: Job) -> None:
-        """Finish the events of a job, and send the next part of its request, if it was split."""
+        """Finish the events of a job, and send its next part."""
         claim = job.claim
         if job.work is not None:
             self.traces.end(job)
@@ -296,7 +296,7 @@ class Attempts:
         self._finished(claim)
 
     def end(self, claim: PartitionClaim) -> None:
-        """Begin nothing more for this claim; requests in flight end as they do."""
+        """Begin nothing more for this claim; requests in flight may end."""
         self.limits.forget(claim)
         for job in claim.jobs:
             if job.timer is not None:

@@ -1,4 +1,4 @@
-"""The counters of a dispatcher, as status and metrics show them."""
+"""The counters of a dispatcher for status and metrics."""
 
 from __future__ import annotations
 
@@ -12,40 +12,38 @@ from inbound.processors.batch import Record
 from inbound.processors.dispatch.window import OpenEvent
 from inbound.runtime.instruments import LONG_SECONDS, Histogram, Kinds
 
-#: How many different statuses of answers are told apart; a subscriber may answer with any number.
+#: The most statuses of answers that are counted apart; a subscriber may answer with any number.
 STATUSES = 40
 
 
 @dataclass
 class DispatchCounters:
-    """Totals since the start.
-
-    Written by the event loop's thread, read by any.
-    """
+    """Totals since the start, written by the loop's thread, read by any."""
 
     delivered: int = 0  # events that the subscriber took
     dead_lettered: int = 0  # events that the dead letter sink took
     delayed: int = 0  # events that a retry topic took
-    passed_over: int = 0  # records in a retry topic that wait for another subscription
+    passed_over: int = 0  # records in a retry topic for another subscription
     filtered: int = 0  # events that the subscription's filters left out
-    skipped: int = 0  # records passed over because they are no events
+    skipped: int = 0  # records skipped because they are no events
     undecodable: int = 0  # records that are no events
     replied: int = 0  # events in answers that the reply's receiver took
     retries: int = 0  # requests that were sent again
-    dead_letter_failures: int = 0  # dead letters that their sink did not take at a try
-    headers_left_out: int = 0  # headers of records that could not go with a request: too many, too large, no HTTP
-    #: Requests to the subscriber by the answer's status; 0 where there was no whole answer.
+    dead_letter_failures: int = 0  # failed attempts to send a dead letter
+    headers_left_out: int = 0  # headers that could not be passed on: too many, too large, no HTTP
+    #: Requests to the subscriber by the answer's status; 0: no whole answer.
     answers: Kinds = field(default_factory=lambda: Kinds(most=STATUSES))
     #: From a request to the subscriber until its answer.
     request_seconds: Histogram = field(default_factory=Histogram)
-    #: Of each event, from the timestamp of its (first) record until the subscriber has taken it.
+    #: From the timestamp of an event's (first) record until the subscriber took the event.
     event_seconds: Histogram = field(default_factory=lambda: Histogram(LONG_SECONDS))
     wall: Callable[[], float] = time.time  # Unix time
 
     def took(self, entries: Sequence[OpenEvent], written_at: Callable[[Record], int] = attrgetter("timestamp")) -> None:
-        """Count the events of a request that the subscriber took. A microsecond, and 0.2 for each further event.
+        """Count the events of a request that the subscriber took.
 
-        `written_at` says when its event was written, Unix time in milliseconds; less than 0: that is not known.
+        `written_at` returns when an event was written, Unix time in milliseconds; below 0: unknown. Takes a microsecond, and 0.2
+        for each further event.
         """
         self.delivered += len(entries)
         now = self.wall()
@@ -54,7 +52,7 @@ class DispatchCounters:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return them as JSON takes them."""
+        """Return the counters as JSON."""
         return {
             "delivered_total": self.delivered,
             "dead_lettered_total": self.dead_lettered,

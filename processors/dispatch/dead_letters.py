@@ -1,7 +1,4 @@
-"""Sends events to the dead letter sink until the sink takes them.
-
-Everything here runs on the thread of one event loop.
-"""
+"""Sends events to the dead letter sink until the sink takes them."""
 
 from __future__ import annotations
 
@@ -20,13 +17,13 @@ from inbound.processors.dispatch.transport import Answer
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """Sends events to the dead letter sink, and decides about undecodable records."""
+    """Sends events to the dead letter sink; decides about undecodable records."""
 
     attempts: Attempts
-    delayed: DelayedRetry  # knows where an event was before it waited
+    delayed: DelayedRetry  # knows an event's place before it waited
 
     def event(self, job: Job, answer: Answer) -> None:
-        """Give up the job's one event, because the subscriber answered so."""
+        """Give up the job's one event after this answer."""
         attempts = self.attempts
         if job.work is not None:
             job.work.failed("dead_lettered", answer.shown)
@@ -34,14 +31,14 @@ class DeadLetters:
         extra = error_extensions(attempts.targets.subscriber.shown, answer)
         try:
             parts = attempts.encoding.as_it_is(record)
-        except Refused:  # the subscriber was sent it in a batch, and what JSON can carry headers may not
+        except Refused:  # it was sent in a batch: JSON can carry what headers cannot
             parts = self._wrapped(job)
         attempts.log.say("dead letter", "%s: the subscriber did not take offset %d (%s); it goes to the dead letter sink",
                          job.claim.tp, record.offset, answer.shown)  # fmt: skip
         self.begin(job, record, parts, extra, self._counted)
 
     def undecodable(self, job: Job) -> None:
-        """Do what the options say about a record that is no event."""
+        """Treat a record that is no event by the options."""
         attempts = self.attempts
         if attempts.traces.tracing.spans is not None:
             attempts.traces.begin(job, HttpParts([], b""))
@@ -69,11 +66,14 @@ class DeadLetters:
     def begin(
         self, job: Job, record: Record, parts: HttpParts, extra: Mapping[str, str], then: Callable[[Job], None]
     ) -> None:
-        """Send `record`, or to a URL `parts`, with the extensions `extra`; `then` is called when the sink has it."""
+        """Send `record` to the sink, with the extensions `extra`.
+
+        A URL gets `parts` instead. `then` is called when the sink has it.
+        """
         self.attempts.begin(job, DeadLetter(self, record, parts, extra, then))
 
     def published(self, job: Job, record: Record, extra: Mapping[str, str]) -> RecordParts:
-        """Return `record`, the job's one event or the reply to it, as a dead letter topic has it."""
+        """Return the job's one event, or its reply, for a topic."""
         read = job.entries[0].record
         origin = self.delayed.topics.origin(job.claim.tp, read)
         return dead_letter(record, extra, self.delayed.group, origin, reply=record is not read)
@@ -105,7 +105,7 @@ class DeadLetter:
             attempts.post(job, target, with_extensions(self.parts, self.extra), "dead-letter")
         elif sink is not None and sink.topic is not None:
             attempts.publish(job, sink.topic, self.letters.published(job, self.record, self.extra))
-        else:  # the options have no sink any more
+        else:  # the changed options have no sink
             job.step = job.first
             attempts.take(job)
 

@@ -1,14 +1,13 @@
 """Delayed retry: an event waits in a topic; its partition goes on.
 
-Each delay has a topic of its own. All its records wait equally long, so the first of a partition is always due first.
-
-Everything here runs on the thread of one event loop.
+Each delay has its own topic, whose records all wait equally long: the first of a partition is always due first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import ClassVar, NamedTuple
 
 from inbound.config.units import format_duration
@@ -21,16 +20,16 @@ from inbound.processors.dispatch.options import DispatchOptions
 from inbound.processors.dispatch.transport import Answer
 from inbound.topic_partition import TopicPartition
 
-#: Headers of a record that waits. They are no part of its event: the subscriber does not see them.
+#: Headers of a waiting record. They are no part of its event: the subscriber does not see them.
 PREFIX = "inbound-retry-"
-#: The group that it waits for; 1 for the first delay; until when, Unix time in milliseconds.
+#: The group that it waits for; the number of the delay, from 1; the end of the wait, Unix time in milliseconds.
 GROUP, DELAY, DUE = f"{PREFIX}group", f"{PREFIX}delay", f"{PREFIX}due"
-TOPIC, PARTITION, OFFSET = f"{PREFIX}topic", f"{PREFIX}partition", f"{PREFIX}offset"  # where the event was first
+TOPIC, PARTITION, OFFSET = f"{PREFIX}topic", f"{PREFIX}partition", f"{PREFIX}offset"  # the event's first place
 TIME = f"{PREFIX}time"  # the timestamp of its record there, Unix time in milliseconds
 
 
 class Delay(NamedTuple):
-    """One of the delays, and its topic."""
+    """A delay and its topic."""
 
     number: int  # from 1
     seconds: float
@@ -38,13 +37,10 @@ class Delay(NamedTuple):
 
 
 class RetryTopics:
-    """The retry topics of one subscription, and the headers of their records.
-
-    None without `delayed_retry` in its options. Pure.
-    """
+    """The retry topics of a subscription, and their records' headers. Pure."""
 
     def __init__(self, options: DispatchOptions, group: str) -> None:
-        """`group`: the subscription's; other groups may use the same topics."""
+        """There are none without `delayed_retry`; other groups may share them."""
         delayed = options.delayed_retry
         pairs = [] if delayed is None else zip(delayed.delays, delayed.topics, strict=True)
         self._delays = [Delay(number, *pair) for number, pair in enumerate(pairs, 1)]
@@ -56,7 +52,7 @@ class RetryTopics:
         return topic in self._by_topic
 
     def next(self, topic: str, record: Record) -> Delay | None:
-        """Return the next delay of a record of `topic` that its subscriber refused; None: it has had all.
+        """Return the next delay of a refused record; None: no more.
 
         Without a dead letter sink the last delay repeats without end: nothing is given up.
         """
@@ -69,12 +65,12 @@ class RetryTopics:
         return self._delays[-1] if self._repeats_last else None
 
     def message(self, tp: TopicPartition, record: Record, delay: Delay, wall: float) -> RecordParts:
-        """Return the record that waits from the Unix time `wall` on: the event and key of `record` of `tp`."""
+        """Return `record` of `tp` as it waits from the Unix time `wall`."""
         origin, written_at = self.origin(tp, record), self.written_at(tp.topic, record)
         said = {
             GROUP: self._group,
             DELAY: str(delay.number),
-            DUE: str(round((wall + delay.seconds) * 1000)),
+            DUE: str(ceil((wall + delay.seconds) * 1000)),
             TOPIC: origin.topic,
             PARTITION: str(origin.partition),
             OFFSET: str(origin.offset),
@@ -82,7 +78,7 @@ class RetryTopics:
         return record_with_headers(record, PREFIX, said if written_at < 0 else {**said, TIME: str(written_at)})
 
     def origin(self, tp: TopicPartition, record: Record) -> Origin:
-        """Return where the event of a record of `tp` was read first."""
+        """Return the place where a record's event was read first."""
         if tp.topic in self._by_topic:
             found = origin_in(headers_of(record), TOPIC, PARTITION, OFFSET)
             if found is not None:
@@ -90,27 +86,27 @@ class RetryTopics:
         return Origin(*tp, record.offset)
 
     def written_at(self, topic: str, record: Record) -> int:
-        """Return when the event of a record of `topic` was written first: Unix time in ms, -1 if unknown."""
+        """Return when a record's event was first written: ms, -1 unknown."""
         if topic not in self._by_topic:
             return record.timestamp
         time = number_in(headers_of(record), TIME)
         return -1 if time is None else time
 
     def is_others(self, topic: str, record: Record) -> bool:
-        """Whether a record of `topic` waits there for another subscription."""
+        """Return whether a record of `topic` waits for another subscription."""
         return topic in self._by_topic and headers_of(record).get(GROUP, self._group) != self._group
 
     def wait(self, topic: str, record: Record, wall: float) -> float:
-        """Return the seconds that a record of `topic` still waits at the Unix time `wall`.
+        """Return the seconds that a record still waits at `wall`.
 
-        Never longer than the topic's delay: clocks of different machines, and of one machine that is set, do not agree.
+        Never longer than the topic's delay: clocks of different machines, or of a machine before and after it is set, differ.
         """
         delay, due = self._by_topic.get(topic), number_in(headers_of(record), DUE)
         return 0.0 if delay is None or due is None else min(max(0.0, due / 1000 - wall), delay.seconds)
 
 
 def headers_of(record: Record) -> Mapping[str, str]:
-    """Return the headers by which a record waits."""
+    """Return the headers of a waiting record."""
     return {
         name: raw.decode(errors="replace")
         for name, raw in record.headers
@@ -129,17 +125,17 @@ class DelayedRetry:
         self.topics = RetryTopics(attempts.options, group)
 
     def reconfigure(self) -> None:
-        """Take the changed options of `attempts`."""
+        """Use the changed options of `attempts`."""
         self.topics = RetryTopics(self.attempts.options, self.group)
 
     # -- events that are not taken -----------------------------------------------------------------------------------
 
     def next(self, job: Job) -> Delay | None:
-        """Return how the job's one event waits next; None: not at all."""
+        """Return the next delay of the job's one event; or None."""
         return self.topics.next(job.claim.tp.topic, job.entries[0].record)
 
     def begin(self, job: Job, delay: Delay, answer: Answer) -> None:
-        """Have the job's one event wait, because the subscriber answered so."""
+        """Let the job's one event wait after this answer."""
         if job.work is not None:
             job.work.failed("delayed", answer.shown)
         self.attempts.log.say("delayed", "%s: the subscriber did not take offset %d (%s); it is sent again after %s, by topic %s",
@@ -150,7 +146,7 @@ class DelayedRetry:
     # -- events that wait --------------------------------------------------------------------------------------------
 
     def hold(self, claim: PartitionClaim, let_go: Callable[[PartitionClaim], None]) -> None:
-        """Let the held events of a claim go that are due; `let_go` is called when the next one is."""
+        """Release the claim's due events; `let_go` is called at the next one."""
         window = claim.window
         while claim.due is None and (record := window.held) is not None:
             wait = self.topics.wait(claim.tp.topic, record, self.wall())
@@ -176,7 +172,7 @@ class ToRetryTopic:
 
     def send(self, job: Job) -> None:
         delayed, attempts, delay = self.delayed, self.delayed.attempts, self.delay
-        if delay.topic not in delayed.topics:  # the options name another topic now
+        if delay.topic not in delayed.topics:  # the changed options name another topic
             job.step = job.first
             attempts.take(job)
             return

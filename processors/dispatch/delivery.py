@@ -1,7 +1,4 @@
-"""The steps of a job to the subscriber and with its reply.
-
-Everything here runs on the thread of one event loop.
-"""
+"""The steps of a job: the subscriber, and its reply."""
 
 from __future__ import annotations
 
@@ -27,14 +24,14 @@ class SubscriberDelivery:
     kind = "subscriber"
 
     def __init__(self, attempts: Attempts, delayed: DelayedRetry) -> None:
-        self.problem: str | None = None  # why the subscriber takes nothing; None: it does
+        self.problem: str | None = None  # why the subscriber takes nothing; None: it takes events
         self._attempts = attempts
         self._dead_letters = DeadLetters(attempts, delayed)
         self._replies = Replies(attempts, self._dead_letters)
         self._delayed = delayed
 
     def begin(self, claim: PartitionClaim, entries: list[OpenEvent]) -> None:
-        """Send these events together."""
+        """Send these events in one job."""
         self._attempts.take(self._job(claim, entries))
 
     def _job(self, claim: PartitionClaim, entries: list[OpenEvent]) -> Job:
@@ -43,7 +40,7 @@ class SubscriberDelivery:
         return job
 
     def size(self, entry: OpenEvent) -> int:
-        """Return the bytes of an event in a batch; it is encoded once."""
+        """Return the bytes of an event in a batch, encoded once."""
         if entry.payload is None:
             try:
                 entry.payload = self._attempts.encoding.in_batch(entry.record)
@@ -55,7 +52,7 @@ class SubscriberDelivery:
 
     def send(self, job: Job) -> None:
         attempts = self._attempts
-        if job.claim.closing:  # it was split, or its sink or topic was removed: the next owner sends it
+        if job.claim.closing:  # after a split, or without its sink or topic: the next owner sends it
             attempts.traces.given_up(job)
             return
         if job.undecodable is not None:
@@ -65,7 +62,7 @@ class SubscriberDelivery:
             if job.halves:  # each with one more attempt at least
                 self._halve(job, min(job.attempt, attempts.options.delivery.retry))
                 return
-            if attempts.options.batch is None:  # the subscriber has ceased to ask for batches
+            if attempts.options.batch is None:  # the changed options have no batches
                 self._split(job, [[entry] for entry in job.entries], job.attempt)
                 return
         if not attempts.limits.enter(job):
@@ -124,7 +121,7 @@ class SubscriberDelivery:
         elif used_up and single and not endless:
             self._dead_letters.event(job, answer)
         elif not single and (used_up or (verdict is AnswerVerdict.PARTS and job.attempt > 1)):
-            # One event may be the cause, of broken connections too: each half is tried once more, no sooner than asked for.
+            # One event may be the cause, of broken connections too: each half is retried, after the asked wait.
             job.halves = True
             if wait := asked_for(answer, spec):
                 attempts.again(job, answer, subscriber, endless=endless, wait=wait)
@@ -149,7 +146,7 @@ class SubscriberDelivery:
         return batch_of(objects)
 
     def _set_apart(self, job: Job, refused: Refused) -> None:
-        """One of the records is no event: it gets a job of its own, as do those before and after it."""
+        """Give a record that is no event its own job."""
         if len(job.entries) == 1:
             self._attempts.counters.undecodable += 1
             job.undecodable = str(refused)
@@ -164,7 +161,7 @@ class SubscriberDelivery:
         self._split(job, [job.entries[:middle], job.entries[middle:]], attempt)
 
     def _split(self, job: Job, parts: Sequence[list[OpenEvent]], attempt: int = 0) -> None:
-        """Send these parts of a job, each with so many failures; parts that share a lane one after the other."""
+        """Send a job's parts after `attempt` failures, sharers of lanes in turn."""
         first, *others = in_turn([*((part, attempt) for part in parts), *job.rest])
         job.problem = None
         if job.work is not None:
@@ -178,7 +175,7 @@ class SubscriberDelivery:
     # -- the subscriber ----------------------------------------------------------------------------------------------
 
     def _recovered(self) -> None:
-        """The subscriber takes events again: send those at once that wait because it did not answer."""
+        """Send the jobs at once that wait because of missing answers."""
         self.problem = None
         attempts = self._attempts
         attempts.log.trouble_over(f"the subscriber {attempts.targets.subscriber.shown} takes events")
@@ -188,16 +185,13 @@ class SubscriberDelivery:
 
 @dataclass(frozen=True)
 class Replies:
-    """Posts the events in the subscriber's answers.
-
-    The answered events are finished with the last of them.
-    """
+    """Posts the events in answers, then finishes the answered ones."""
 
     attempts: Attempts
     dead_letters: DeadLetters
 
     def begin(self, job: Job, answer: Answer) -> None:
-        """Post the events of an answer; the subscriber has taken the job's events."""
+        """Post the events of the answer to a job."""
         try:
             if answer.cut:
                 raise Refused("it is longer than what is read of an answer")
@@ -211,7 +205,7 @@ class Replies:
         self.next(job, list(zip(replies, requests, strict=True)))
 
     def next(self, job: Job, left: list[tuple[Record, HttpParts]]) -> None:
-        """Post the first of these, or finish the job if none is left."""
+        """Post the first of these, or finish the job without one."""
         target = self.attempts.targets.reply
         if not left or target is None:
             self.attempts.finish(job)
@@ -224,7 +218,7 @@ class Reply:
     """The step of a job whose reply is posted."""
 
     replies: Replies
-    target: Target  # if the options name none any more
+    target: Target  # if the changed options have none
     left: list[tuple[Record, HttpParts]]  # the first is in flight
     kind: ClassVar = "subscriber"
 

@@ -1,8 +1,7 @@
-"""Filters of a subscription, in the dialects of CloudEvents' subscriptions API. Pure.
+"""Filters of a subscription, in dialects of CloudEvents' subscriptions API. Pure.
 
-An event passes if all filters of the list say so. Each is of one dialect: `exact`, `prefix` and `suffix` compare attributes with
-texts, all of those that are given; `all`, `any` and `not` put filters together. An attribute that an event does not have
-is equal to nothing.
+An event passes a list if it passes all of its filters. Each filter has one dialect: `exact`, `prefix` and `suffix` compare all
+given attributes with texts; `all`, `any` and `not` combine filters. A missing attribute equals no text.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from inbound.processors.batch import Record
 from inbound.processors.cloudevents_kafka import read_attributes
 from inbound.processors.cloudevents_values import Refused, is_name
 
-#: The most filters within each other, and of a subscription with those within others: each event is compared with all.
+#: The deepest nesting of filters, and the most filters of a subscription, nested ones included: each event is compared with all.
 DEEPEST, MOST = 8, 100
 
 DIALECTS = ("exact", "prefix", "suffix", "all", "any", "not")
-#: How others call the dialect of expressions.
+#: Names of the dialect of expressions.
 EXPRESSIONS = ("cesql", "sql")
 _NO_CESQL = "no maintained Python library evaluates CESQL; say it by exact, prefix, suffix, all, any and not"
 
@@ -87,17 +86,17 @@ class Filter(StrictModel):
 
     @property
     def without_default(self) -> tuple[str, ...]:
-        """What `check --show` leaves out where it is not given."""
+        """The keys that `check --show` leaves out if not given."""
         return DIALECTS
 
     @property
     def depth(self) -> int:
-        """How many filters stand within each other, this one among them."""
+        """The levels of nested filters, with this one."""
         return 1 + max((one.depth for one in self._inner), default=0)
 
     @property
     def count(self) -> int:
-        """How many filters there are in it, this one among them."""
+        """The number of nested filters, with this one."""
         return 1 + sum(one.count for one in self._inner)
 
     @property
@@ -105,12 +104,12 @@ class Filter(StrictModel):
         return (*(self.all or ()), *(self.any or ()), *(() if self.not_ is None else (self.not_,)))
 
 
-#: A list of which all must let an event pass.
+#: A list of filters that an event must pass.
 Filters = Annotated[tuple[Filter, ...], AfterValidator(_few)]
 
 
 def passes(filters: Sequence[Filter]) -> Passes | None:
-    """Return a function that decides whether an event's attributes pass all of these; None: there are none."""
+    """Return a test of an event's attributes; None without filters."""
     if not filters:
         return None
     return _all([_one(each) for each in filters])
@@ -147,7 +146,7 @@ def _compare(wanted: Mapping[str, str], compare: Callable[[str, str], bool]) -> 
 
 
 def left_out(decide: Passes, records: Iterable[Record]) -> set[int]:
-    """Return the offsets of the events that do not pass. A record that is no event is not among them."""
+    """Return the offsets of events that do not pass; undecodable records pass."""
     found: set[int] = set()
     for record in records:
         try:

@@ -15,7 +15,7 @@ from inbound.processors.dispatch.jobs import Job, PartitionClaim
 from inbound.processors.dispatch.options import LimitOptions
 from inbound.topic_partition import TopicPartition
 
-#: What may be sent at once after a pause: what the rate allows in this time, in seconds, and one request at least.
+#: After a pause, the requests that the rate allows in so many seconds may be sent at once; at least one.
 BURST = 0.1
 
 
@@ -28,46 +28,42 @@ CallLater = Callable[[float, Callable[[], None]], Timer]
 
 @dataclass(slots=True)
 class Bucket:
-    """A token bucket, kept as the time when it is full again.
-
-    Pure: `now` is given, in seconds.
-    """
+    """A token bucket, kept as the time when it is full. Pure."""
 
     per_second: float
     full_at: float = 0.0
 
     def wait(self, now: float) -> float:
-        """Return the seconds until the next token; 0 or less: there is one."""
-        spare = max(0.0, BURST - 1 / self.per_second)  # how long the bucket may have been emptier than full
+        """Return the seconds until the next token; 0 or less: now."""
+        spare = max(0.0, BURST - 1 / self.per_second)  # seconds of tokens that a full bucket has beyond the first
         return self.full_at - spare - now
 
     def take(self, now: float) -> None:
-        """Take a token, which must be there."""
+        """Take an existing token."""
         self.full_at = max(self.full_at, now) + 1 / self.per_second
 
 
 class RequestLimits:
-    """Lets jobs go to the subscriber, or queues them for their turn.
+    """Admits jobs to the subscriber, or queues them for their turn.
 
-    For the thread of one event loop.
-
-    In any time t at most rate * (t + BURST) requests begin, or one more than rate * t if that is more.
+    For the thread of one event loop. In any time t at most rate * (t + BURST) requests begin, or one more than rate * t if that
+    is more.
     """
 
     def __init__(self, now: Callable[[], float], call_later: CallLater, go: Callable[[Job], None]) -> None:
-        """`go` is called with a job whose turn has come: it calls `enter` again, and then sends or calls `leave`."""
+        """`go` gets an admitted job: it calls `enter`, then sends or `leave`s."""
         self._now = now
         self._call_later = call_later
         self._go = go
         self._most: int | None = None
         self._bucket: Bucket | None = None
         self._under_way = 0
-        self._waiting: dict[PartitionClaim, deque[Job]] = {}  # the first is the next whose turn it is
+        self._waiting: dict[PartitionClaim, deque[Job]] = {}  # in the order of their turns
         self._timer: Timer | None = None
         self._serving = False
 
     def set(self, options: LimitOptions) -> None:
-        """Use these limits from now on. Requests in flight still count."""
+        """Use these limits from now on; requests in flight count."""
         self._most = options.in_flight
         if options.rate is None:
             self._bucket = None
@@ -76,7 +72,7 @@ class RequestLimits:
         self._serve()
 
     def enter(self, job: Job) -> bool:
-        """Whether `job` may be sent now; else it waits, and `go` is called when its turn has come."""
+        """Return whether `job` may be sent now; else queue it."""
         if job.admitted:
             return True
         if not self._waiting and self._obstacle() is None:
@@ -87,7 +83,7 @@ class RequestLimits:
         return False
 
     def leave(self, job: Job) -> None:
-        """A request has its answer, or was not sent after all. Of a job that did not enter nothing happens."""
+        """End an admitted request, answered or not sent; ignore other jobs."""
         if job.admitted:
             job.admitted = False
             self._under_way -= 1
@@ -95,16 +91,16 @@ class RequestLimits:
                 self._serve()
 
     def forget(self, claim: PartitionClaim) -> None:
-        """Drop the waiting requests of this claim; those in flight count until they end."""
+        """Drop the claim's waiting requests; those in flight count until their end."""
         self._waiting.pop(claim, None)
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for a limit. Any thread."""
+        """The number of waiting requests. Any thread."""
         return sum(len(jobs) for jobs in dict(self._waiting).values())
 
     def waits(self) -> dict[TopicPartition, str]:
-        """Return why partitions wait whose requests do. Any thread."""
+        """Return why the partitions of waiting requests wait. Any thread."""
         waiting, obstacle = dict(self._waiting), self._obstacle() or "its turn among the partitions"
         counts = {claim.tp: len(jobs) for claim, jobs in waiting.items()}
         return {
@@ -129,8 +125,8 @@ class RequestLimits:
             self._bucket.take(self._now())
 
     def _serve(self) -> None:
-        """Let those go who may, a request of each partition in turn."""
-        if self._serving:  # what goes may fail at once, and leave
+        """Admit the jobs that may be sent, partition by partition in turn."""
+        if self._serving:  # a sent job may fail at once, and leave
             return
         self._serving = True
         try:
@@ -147,7 +143,7 @@ class RequestLimits:
         self._set_timer()
 
     def _set_timer(self) -> None:
-        """Come again when the next token is there, where that is what is waited for."""
+        """Call `_serve` at the next token, if jobs wait only for that."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,6 +1,6 @@
 """The options of a subscription: subscriber, delivery, limits, requests.
 
-Names in camel case are Knative's, so that a subscriber of a `KafkaChannel` manifest can be copied as it stands.
+Names in camel case are Knative's, so that a subscriber of a `KafkaChannel` manifest can be copied unchanged.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from inbound.processors.cloudevents_values import CORE, forbidden_in, is_name
 from inbound.processors.dispatch.filters import Filters
 from inbound.processors.http_headers import DEFAULT_OUT, is_never
 
-#: Not where it is used: the field there is called `rate`, too.
+#: Named here because the field that uses it is called `rate`, too.
 PerSecond = Annotated[float, rate()]
 Certificates = Annotated[str, BeforeValidator(certificates)]
 Audience = Annotated[
@@ -56,7 +56,7 @@ _CORE = ", ".join(sorted(CORE | {"data"}))
 
 
 def passed_names(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Check the headers of a record that are passed on: one that is listed in full must be one that can."""
+    """Check the names of passed-on headers; those never passed on are refused."""
     refuse(
         "pass_headers",
         *(
@@ -72,7 +72,6 @@ def passed_names(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _extensions(given: dict[str, str]) -> dict[str, str]:
-    """Check attributes that each event is given."""
     rules: list[Rule] = []
     for name, value in given.items():
         bad = forbidden_in(name, value)
@@ -87,15 +86,15 @@ def _extensions(given: dict[str, str]) -> dict[str, str]:
 
 
 class CloudEventOverrides(StrictModel):
-    """Changes of each event on its way to the subscriber; under Knative's names."""
+    """Changes of each event for the subscriber, under Knative's names."""
 
     extensions: Annotated[dict[str, Annotated[str, BeforeValidator(text)]], AfterValidator(_extensions)] = Field(
-        default_factory=dict, description="attributes that are added, or take the place of the event's own"
+        default_factory=dict, description="attributes that are added, or replace the event's own"
     )
 
 
 def _receiver(value: Any) -> str:
-    """Check whom to post to. Knative writes a host alone as `//host`, and speaks http to it."""
+    # Knative writes a host alone as `//host`, and uses http for it.
     return http_url(f"http:{value}" if isinstance(value, str) and value.startswith("//") else value)
 
 
@@ -103,7 +102,7 @@ Url = Annotated[str, BeforeValidator(_receiver)]
 
 
 class BatchOptions(StrictModel):
-    """How many events go into one request."""
+    """The size of requests with several events."""
 
     max_events: Annotated[int, whole(1, 10_000)] = Field(default=100, description="events in one request")
     max_bytes: Annotated[int, size(1)] = Field(default=MIB, description="bytes of one request's body")
@@ -113,23 +112,25 @@ class BatchOptions(StrictModel):
 
 
 def _or_text(schema: dict[str, Any]) -> None:
-    """Say in the JSON Schema that the URL or the topic may stand there alone."""
+    """Allow text for the mapping in the JSON Schema: URL or topic."""
     mapping = dict(schema)
     schema.clear()
     schema |= {"anyOf": [{"type": "string"}, mapping], "description": mapping.pop("description", "")}
 
 
 class DeadLetterSink(StrictModel):
-    """Where events go that the subscriber does not take: a URL or a topic of the same Kafka."""
+    """The receiver of undeliverable events: a URL, or a Kafka topic."""
 
     model_config = ConfigDict(json_schema_extra=_or_text)
 
-    uri: Url | None = Field(default=None, repr=False, description="URL that they are posted to")
-    topic: TopicName | None = Field(default=None, description="Kafka topic that they are published to")
-    CACerts: Certificates | None = Field(
-        default=None, repr=False, description="who else may sign the certificate of `uri`: certificates in PEM"
+    uri: Url | None = Field(default=None, repr=False, description="URL that the events are posted to")
+    topic: TopicName | None = Field(
+        default=None, description="topic of the same Kafka that the events are published to"
     )
-    audience: Audience | None = Field(default=None, description="whom the token is for that `uri` is sent")
+    CACerts: Certificates | None = Field(
+        default=None, repr=False, description="more authorities of the certificate of `uri`: certificates in PEM"
+    )
+    audience: Audience | None = Field(default=None, description="audience of the token that `uri` is sent")
 
     @model_validator(mode="before")
     @classmethod
@@ -153,13 +154,14 @@ class DeadLetterSink(StrictModel):
 
 
 class DeliverySpec(StrictModel):
-    """What is done with an event that the subscriber does not take; under Knative's names."""
+    """Timeout, retries and dead letters of an event, under Knative's names."""
 
     retry: Annotated[int, whole(0, 1_000_000)] = Field(
         default=10, description="how often an event is sent again before it goes to the dead letter sink"
     )
     backoffPolicy: Literal["linear", "exponential"] = Field(
-        default="exponential", description="backoffDelay times the number of the attempt, or doubled with each"
+        default="exponential",
+        description="linear: backoffDelay times the number of the attempt; exponential: doubled with each",
     )
     backoffDelay: Annotated[float, iso_duration()] = Field(
         default=0.2, description="wait before the first retry, in ISO 8601 such as PT0.2S, or such as 200ms"
@@ -169,18 +171,21 @@ class DeliverySpec(StrictModel):
     )
     retryAfterMax: Annotated[float, iso_duration()] | None = Field(
         default=None,
-        description="the longest that a Retry-After of an answer 429 or 503 is waited for, in ISO 8601 such as PT30S, or "
-        "such as 30s; PT0S: not at all; without it that of every answer, up to 5m",
+        description="the longest wait for a Retry-After of an answer 429 or 503, in ISO 8601 such as PT30S, or such as 30s; "
+        "PT0S: none; without it the Retry-After of every answer counts, up to 5m",
     )
     deadLetterSink: DeadLetterSink | None = Field(
         default=None,
-        description="URL, or Kafka topic, for events that are given up, none that the channel reads; without one they are tried "
-        "without end",
+        description="URL for events that are given up, or Kafka topic, which must not be one that the channel reads; without it "
+        "events are tried without end",
     )
 
 
 class LimitOptions(StrictModel):
-    """How much the subscriber is sent, over all partitions that this process owns; requests, with their retries."""
+    """The most requests to the subscriber, retries included.
+
+    They count over all partitions that this process owns.
+    """
 
     rate: PerSecond | None = Field(
         default=None, description="requests per second; a tenth of that, or one, may begin at once after a pause"
@@ -189,20 +194,25 @@ class LimitOptions(StrictModel):
 
 
 class DelayedRetryOptions(StrictModel):
-    """An event that `delivery.retry` did not help waits in a topic, and its partition goes on."""
+    """An event whose `delivery.retry` is used up waits in a topic.
+
+    Its partition goes on.
+    """
 
     delays: Annotated[
         tuple[Annotated[float, duration(over=True)], ...],
         BeforeValidator(entries),
         not_empty("need at least one delay, such as [10s, 5m, 1h], got an empty list"),
         Field(json_schema_extra={"minItems": 1}),
-    ] = Field(description="how long an event waits, the first time, the second, ...; after the last it is given up")
+    ] = Field(
+        description="how long an event waits the first time, the second, and so on; after the last time it is given up"
+    )
     topic: TopicName = Field(
-        description="begins the name of a topic for each delay, such as NAME.10s: an existing topic of the same Kafka"
+        description="prefix of the topic of each delay, such as NAME.10s: existing topics of the same Kafka"
     )
     out_of_order: bool = Field(
         default=False,
-        description="later events overtake one that waits, also those of its key: must be true unless `ordering` is none",
+        description="later events overtake a waiting one, also those with its key: must be true unless `ordering` is none",
     )
 
     @model_validator(mode="after")
@@ -216,16 +226,18 @@ class DelayedRetryOptions(StrictModel):
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topic of each delay; delays that are the same share one."""
+        """The topic of each delay; equal delays share one."""
         return tuple(f"{self.topic}.{format_duration(delay)}" for delay in self.delays)
 
 
 class DispatchOptions(StrictModel):
-    """One subscription: who is posted to, and how."""
+    """One subscription: its subscriber, and how events are posted."""
 
-    subscriberUri: Url = Field(repr=False, description="http or https; redirects are not followed")
+    subscriberUri: Url = Field(
+        repr=False, description="URL that events are posted to, http or https; redirects are not followed"
+    )
     replyUri: Url | None = Field(
-        default=None, repr=False, description="an event in the subscriber's answer is posted there"
+        default=None, repr=False, description="URL that an event in the subscriber's answer is posted to"
     )
     filters: Filters = Field(
         default=(),
@@ -241,20 +253,21 @@ class DispatchOptions(StrictModel):
     )
     ordering: Literal["partition", "key", "none"] = Field(
         default="partition",
-        description="one event of a partition at a time; one of each record key at a time; or as they come",
+        description="partition: one event of a partition at a time; key: one of each record key at a time; none: without order",
     )
     max_in_flight: Annotated[int, whole(1, 100_000)] = Field(
         default=500,
-        description="events of one partition that are sent and not committed yet: so many are repeated after a crash "
-        "at most; with `batch` 4 times its max_events, if that is more and this is not given",
+        description="events of one partition that are sent and not committed yet: a crash redelivers at most these; with "
+        "`batch` 4 times its max_events, if that is more and this is not given",
     )
     limits: LimitOptions = Field(default_factory=LimitOptions)
     delayed_retry: DelayedRetryOptions | None = Field(
-        default=None, description="let an event wait in a topic, instead of its partition; before it is given up"
+        default=None,
+        description="before an event is given up, let it wait in a topic while its partition goes on",
     )
     on_undecodable: Literal["stop", "skip"] = Field(
         default="stop",
-        description="without a dead letter sink: hold the partition at a record that is no event, or go on",
+        description="without a dead letter sink: hold the partition at a record that is no event, or go on after it",
     )
     headers: Annotated[
         dict[str, Annotated[str | HeaderFile, BeforeValidator(header_value)]], AfterValidator(header_names)
@@ -263,21 +276,21 @@ class DispatchOptions(StrictModel):
         repr=False,
         description="sent to the subscriber with every request; {file: path} for secrets",
     )
-    # What a request carries, and by which credentials.
     pass_headers: Annotated[tuple[str, ...], AfterValidator(passed_names)] = Field(
         default=DEFAULT_OUT,
-        description="the record's other headers that are sent along, by name; `*` stands for any text. Never: headers of "
-        "the connection, credentials",
+        description="other headers of the record that are sent too, by name; `*` stands for any text. Never: headers of the "
+        "connection, credentials",
     )
     ceOverrides: CloudEventOverrides = Field(
-        default_factory=CloudEventOverrides, description="what is changed in each event on its way to the subscriber"
+        default_factory=CloudEventOverrides, description="changes of each event for the subscriber"
     )
     subscriberCACerts: Certificates | None = Field(
-        default=None, repr=False, description="who else may sign the subscriber's certificate: certificates in PEM"
+        default=None, repr=False, description="more authorities of the subscriber's certificate: certificates in PEM"
     )
     replyCACerts: Certificates | None = Field(default=None, repr=False, description="the same for `replyUri`")
     subscriberAudience: Audience | None = Field(
-        default=None, description="whom the subscriber's token is for: names its file, as {audience} in token_file"
+        default=None,
+        description="audience of the subscriber's token: the name of the token's file, as {audience} in token_file",
     )
     replyAudience: Audience | None = Field(default=None, description="the same for `replyUri`")
     token_file: Annotated[Path, AfterValidator(audience_file)] | None = Field(
@@ -287,15 +300,16 @@ class DispatchOptions(StrictModel):
     )
     connect_timeout: Annotated[float, duration(over=True)] = Field(default=5.0, description="time to get a connection")
     connections: Annotated[int, whole(1, 10_000)] = Field(
-        default=256, description="connections to each receiver at most"
+        default=256, description="the most connections to each receiver"
     )
     ca_file: Path | None = Field(
-        default=None, description="who may sign the certificates of those posted to; default: the system's"
+        default=None, description="authorities of the receivers' certificates; default: the system's"
     )
-    client_cert: Path | None = Field(default=None, description="our certificate, PEM; it may hold the key too")
+    client_cert: Path | None = Field(default=None, description="the client's certificate, PEM; it may hold the key too")
     client_key: Path | None = Field(default=None, description="the key of `client_cert`, PEM, without passphrase")
     transport: Literal["http", "requests"] = Field(
-        default="http", description="what sends: our own, or the slower requests with its adapters (an extra)"
+        default="http",
+        description="the HTTP client: inbound's own, or the slower requests with its adapters (an extra)",
     )
 
     @model_validator(mode="after")
@@ -350,17 +364,17 @@ class DispatchOptions(StrictModel):
 
     @property
     def retry_topics(self) -> tuple[str, ...]:
-        """Topics that the subscription reads beside the channel's: its events wait there."""
+        """Topics where events wait; the subscription reads them, too."""
         return () if self.delayed_retry is None else tuple(dict.fromkeys(self.delayed_retry.topics))
 
     @property
     def audiences(self) -> frozenset[str]:
-        """The audiences of the tokens that receivers are sent."""
+        """The audiences of the receivers' tokens."""
         return frozenset(self._audiences.values())
 
     @property
     def _audiences(self) -> dict[tuple[str, ...], str]:
-        """The audience of each receiver that has one, by its place in the options."""
+        """The audiences by their places in the options."""
         sink = self.delivery.deadLetterSink
         found = {
             ("subscriberAudience",): self.subscriberAudience,
@@ -371,12 +385,12 @@ class DispatchOptions(StrictModel):
 
     @property
     def without_default(self) -> tuple[str, ...]:
-        """What `check --show` leaves out where it is not given: beside `batch` the defaults do not hold."""
+        """Keys for `check --show` to leave out: `batch` changes their defaults."""
         return () if self.batch is None else ("mode", "max_in_flight")
 
     @property
     def window(self) -> int:
-        """Events of one partition that may be sent and not committed."""
+        """The most events of a partition that are sent and not committed."""
         if self.batch is None or "max_in_flight" in self.model_fields_set:
             return self.max_in_flight
         return max(self.max_in_flight, 4 * self.batch.max_events)

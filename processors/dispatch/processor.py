@@ -1,4 +1,4 @@
-"""DispatchProcessor: posts the events of batches, and commits what is finished."""
+"""DispatchProcessor: posts the events of batches, and commits finished ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from inbound.processors.dispatch.jobs import PartitionClaim, Traces
 from inbound.processors.dispatch.options import DispatchOptions
 from inbound.processors.dispatch.transport import Targets, Transport, targets_of
 from inbound.processors.dispatch.window import OpenEvent, SendWindow, offsets
-from inbound.processors.spans import Consumer
+from inbound.processors.spans import ConsumerName
 from inbound.topic_partition import TopicPartition
 
 
@@ -33,7 +33,7 @@ class Sender:
         log: logging.Logger, progress: Callable[[PartitionClaim], None], open_topic: Callable[[str], TopicWriter],
         group: str, wall: Callable[[], float], traces: Traces,
     ) -> None:  # fmt: skip
-        """`progress` is called when an event of a claim is finished; `wall` is the Unix time in seconds."""
+        """`progress` is called after each event; `wall` is Unix time."""
         self._loop = loop
         self._progress = progress
         self.attempts = Attempts(options, targets, transport, loop, log, self._finished, open_topic, traces, wall)
@@ -41,13 +41,13 @@ class Sender:
         self.delivery = SubscriberDelivery(self.attempts, self.delayed)
 
     def reconfigure(self, options: DispatchOptions, targets: Targets) -> None:
-        """Send by these from now on; jobs that wait for another attempt go at once, by the new options."""
+        """Use these options from now on; send waiting jobs at once."""
         self.attempts.configure(options, targets)
         self.delayed.reconfigure()
         self.attempts.run_all()
 
     def end(self, claim: PartitionClaim) -> None:
-        """Begin nothing more for this claim; requests in flight end as they do."""
+        """Begin nothing more for this claim; requests in flight may end."""
         claim.closing = True
         claim.window.close()
         for timer in (claim.delay, claim.due):
@@ -58,7 +58,7 @@ class Sender:
     # -- what is sent now --------------------------------------------------------------------------------------------
 
     def pump(self, claim: PartitionClaim) -> None:
-        """Send what may be sent now."""
+        """Send the events that may be sent now."""
         if claim.closing:
             return
         if claim.window.held is not None:
@@ -102,16 +102,16 @@ class Sender:
     # -- status; any thread ------------------------------------------------------------------------------------------
 
     def waits(self) -> dict[TopicPartition, tuple[str, str]]:
-        """Return what partitions wait for: a kind (see BatchEventProcessor.waits) and why."""
+        """Return the waits of partitions: see `BatchEventProcessor.waits`."""
         return {tp: ("limit", text) for tp, text in self.attempts.limits.waits().items()} | self.troubles()
 
     @property
     def waiting_dead_letters(self) -> int:
-        """How many events the dead letter sink refuses."""
+        """The number of events that the dead letter sink refuses."""
         return sum(job.step.kind == "dead-letters" and job.problem is not None for job in dict(self.attempts.failed))
 
     def troubles(self) -> dict[TopicPartition, tuple[str, str]]:
-        """Return the first event of each partition that is not taken, with its kind of trouble and why."""
+        """Return the trouble of each partition's first failed event."""
         found: dict[TopicPartition, tuple[int, str, str]] = {}
         for job in [*dict(self.attempts.failed), *dict(self.attempts.stopped)]:
             if job.problem is None:
@@ -123,31 +123,30 @@ class Sender:
         return {tp: (kind, text) for tp, (_, kind, text) in found.items()}
 
 
-#: What is finished is committed after so many seconds, sooner when that part of a window is. The rest of the window
-#: must last until the commit has landed.
+#: Finished events are committed after so many seconds, or once they are this part of a window. The rest of the window must last
+#: until the commit has landed.
 COMMIT_WITHIN, COMMIT_PART = 0.1, 0.25
-#: How long the release of a partition waits for its requests in flight: its next owner waits. Seconds.
+#: The longest wait for requests in flight when a partition is released: its next owner waits. Seconds.
 LONGEST_DRAIN = 5.0
 
 MakeTransport = Callable[[asyncio.AbstractEventLoop], Transport]
 
 
 class DispatchProcessor(BatchEventProcessor):
-    """Posts events to the subscriber within the options; commits what is finished."""
+    """Posts events to the subscriber; commits the finished ones."""
 
     Options = DispatchOptions
-    #: Requests are slow beside reading, and a process may have many subscriptions.
+    #: Requests are slower than reading, and a process may have many subscriptions.
     prefetch_bytes = 8 * 2**20
     makes_spans = True
     shares_loop = True
 
     @classmethod
     def own_topics(cls, options: object) -> tuple[str, ...]:
-        """See `BatchEventProcessor.own_topics`."""
         return options.retry_topics if isinstance(options, DispatchOptions) else ()
 
     def __init__(self, make_transport: MakeTransport | None = None) -> None:
-        """`make_transport` takes the place of what `transport` in the options says."""
+        """`make_transport` replaces `transport` in the options."""
         self._make_transport = make_transport
         self._claims: dict[TopicPartition, PartitionClaim] = {}
         self._dirty: dict[PartitionClaim, None] = {}
@@ -158,7 +157,7 @@ class DispatchProcessor(BatchEventProcessor):
     # -- life --------------------------------------------------------------------------------------------------------
 
     async def open(self, context: Context) -> None:
-        """Read the files that the options name. Raises ConfigError; the subscriber need not be there yet."""
+        """Read the options' files. Raises ConfigError; the subscriber may be unavailable."""
         options: DispatchOptions = context.options
         self._context = context
         self._passes = passes(options.filters)
@@ -167,16 +166,16 @@ class DispatchProcessor(BatchEventProcessor):
         targets = targets_of(options)
         self._sender = Sender(
             options, targets, make(self._loop), self._loop, context.log, self._progressed, context.open_topic,
-            context.group, context.clock.wall, Traces(context.tracing, Consumer(context.group, context.consumer_id)),
+            context.group, context.clock.wall, Traces(context.tracing, ConsumerName(context.group, context.consumer_id)),
         )  # fmt: skip
 
     def reconfigure(self, options: DispatchOptions, generation: int | None = None, *, wait: float = 5.0) -> None:
-        """Use `options` from now on; partitions and open events stay. Any thread but the event loop's.
+        """Use `options` from now on; partitions and open events stay.
 
-        Waits until that is done, `wait` seconds at most.
+        Blocks until that is done, `wait` seconds at most. Any thread but the event loop's.
 
         Raises:
-            ConfigError: a file that they name cannot be used; the old ones go on.
+            ConfigError: a file of the options cannot be used; the old options stay.
         """
         targets = targets_of(options)
         done = threading.Event()
@@ -194,7 +193,7 @@ class DispatchProcessor(BatchEventProcessor):
         done.wait(wait)
 
     async def close(self) -> None:
-        """Give up the requests in flight, and close all connections; the loop goes on, for other channels."""
+        """Drop requests in flight and close connections; the shared loop goes on."""
         for claim in list(self._claims.values()):
             self._forget(claim)
         if self._late is not None:
@@ -215,7 +214,7 @@ class DispatchProcessor(BatchEventProcessor):
         if claim is not None and (
             claim.batch.claim is not batch.claim or batch.first_offset < claim.window.next_offset
         ):
-            self._forget(claim)  # another claim, or reading was moved back: open events are read again
+            self._forget(claim)  # another claim, or an earlier offset: open events are read again
             claim = None
         if claim is None:
             options = self._sender.attempts.options
@@ -241,7 +240,10 @@ class DispatchProcessor(BatchEventProcessor):
             self._progressed(claim)
 
     async def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> BatchResponse | None:
-        """Wait for the requests in flight, and commit what is finished; the next owner sends the rest again."""
+        """Wait for requests in flight, and commit the finished events.
+
+        The next owner sends the others again.
+        """
         claim = self._claims.pop(partition, None)
         if claim is None:
             return None
@@ -253,8 +255,8 @@ class DispatchProcessor(BatchEventProcessor):
                 await asyncio.wait_for(claim.idle, drain)
             except TimeoutError:
                 self._context.log.warning(
-                    "%s: %d requests had no answer %.0f s after the partition was to be given up; their events are sent "
-                    "again by the next owner",
+                    "%s: %d requests had no answer %.0f s after the release of the partition began; the next owner sends their "
+                    "events again",
                     partition, claim.sending, drain,
                 )  # fmt: skip
         claim.lost = True
@@ -276,7 +278,7 @@ class DispatchProcessor(BatchEventProcessor):
     # -- commits -----------------------------------------------------------------------------------------------------
 
     def _progressed(self, claim: PartitionClaim) -> None:
-        """An event is finished: commit, together with those that end in the same step of the loop."""
+        """Commit a finished event, with others of this step of the loop."""
         if claim.closing:
             return
         self._dirty[claim] = None
@@ -285,9 +287,9 @@ class DispatchProcessor(BatchEventProcessor):
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Commit all fronts once a good part of one window is finished; else a little later.
+        """Commit all fronts once `COMMIT_PART` of a window is finished, or later.
 
-        All at once, for commits that come together share a transaction.
+        Commits that come together share a transaction.
         """
         self._flush_planned = False
         if any(c.window.passed - c.passed >= COMMIT_PART * c.window.size for c in self._dirty):
@@ -322,7 +324,7 @@ class DispatchProcessor(BatchEventProcessor):
         return {**sent, **delayed, **self._sender.waits()}
 
     def _delayed(self) -> dict[TopicPartition, str]:
-        """Return until when partitions of retry topics wait that have nothing in flight."""
+        """Return until when partitions of retry topics wait for due events."""
         found = {}
         for tp, claim in dict(self._claims).items():
             timer, record = claim.due, claim.window.held
@@ -351,7 +353,7 @@ class DispatchProcessor(BatchEventProcessor):
 
 
 def transport_of(options: DispatchOptions) -> MakeTransport:
-    """Return what makes the transport that the options name."""
+    """Return the class of the options' transport."""
     if options.transport == "requests":
         from inbound.processors.dispatch.requests_transport import RequestsTransport
 

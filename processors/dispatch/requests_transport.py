@@ -1,4 +1,4 @@
-"""The transport over `requests`, a thread each: slower, but adapters plug in."""
+"""The transport over `requests`, in threads: slower, but with adapters."""
 
 from __future__ import annotations
 
@@ -24,13 +24,10 @@ _CHUNK = 16 * 1024
 
 
 class TimedAdapter(HTTPAdapter):
-    """An adapter whose read timeout is for the whole answer.
-
-    That of `requests` is for each read.
-    """
+    """An adapter whose read timeout bounds the answer, not each read."""
 
     def __init__(self, *args: Any, ca_text: str | None = None, **more: Any) -> None:
-        """`ca_text`: certificates in PEM, of those who may sign the receiver's beside those that `requests` knows."""
+        """`ca_text`: PEM of authorities besides those that `requests` knows."""
         self._ca_text = ca_text
         super().__init__(*args, **more)
 
@@ -43,24 +40,23 @@ class TimedAdapter(HTTPAdapter):
 
 
 class RequestsTransport(Transport):
-    """Posts by `requests.Session`s, one for each target.
+    """Posts by one `requests.Session` per target.
 
-    To plug something in, make a subclass and override `session`.
+    To add adapters, make a subclass and override `session`.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._threads = DaemonThreads(THREADS)  # a receiver that hangs must not keep the process from ending
+        self._threads = DaemonThreads(THREADS)  # a hanging receiver must not keep the process from ending
         self._sessions: dict[Target, requests.Session] = {}
         self._closed = False
 
     def session(self, target: Target) -> requests.Session:
-        """Make the session for `target`; override it to mount adapters or to set `auth`."""
+        """Make a target's session; override it to mount adapters, set `auth`."""
         session = requests.Session()
         session.trust_env = False
-        session.cookies.set_policy(
-            DefaultCookiePolicy(allowed_domains=())
-        )  # else cookies of a subscriber would be kept, and sent
+        # Cookies of a subscriber must not be kept and sent.
+        session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
         adapter = TimedAdapter(
             pool_connections=1, pool_maxsize=target.connections, max_retries=0, pool_block=True, ca_text=target.ca_text
         )
@@ -104,7 +100,7 @@ class RequestsTransport(Transport):
                 target.url, data=body, headers=headers, timeout=(target.connect_timeout, target.timeout),
                 allow_redirects=False, stream=True,
             ) as response:  # fmt: skip
-                taken = bytearray()  # not a list of pieces: one of a byte each takes a hundred times its size
+                taken = bytearray()  # a list of pieces of one byte would take a hundred times their size
                 for chunk in response.raw.stream(_CHUNK, decode_content=False):
                     if time.monotonic() > deadline:
                         return late
@@ -123,9 +119,9 @@ class RequestsTransport(Transport):
             return Answer(
                 0, problem=f"no connection within connect_timeout ({format_duration(target.connect_timeout)})"
             )
-        except (requests.Timeout, ReadTimeoutError):  # the second is that of the body, which is read past `requests`
+        except (requests.Timeout, ReadTimeoutError):  # the second is of the body, which `requests` does not read
             return late
         except requests.exceptions.SSLError as error:
             return Answer(0, problem=f"TLS: {error}; correct `ca_file` or `client_cert`, or the receiver's certificate")
-        except Exception as error:  # an adapter raises anything: there was no answer
+        except Exception as error:  # an adapter may raise anything
             return Answer(0, problem=f"the connection broke ({type(error).__name__}: {error})")

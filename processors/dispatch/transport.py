@@ -1,4 +1,4 @@
-"""The receivers of a subscription, and the transport that carries requests there."""
+"""The receivers of a subscription, and the interface of transports."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ __all__ = ["Answer", "Done", "Target", "Targets", "Transport", "targets_of"]
 
 
 class Transport(Protocol):
-    """Posts requests, many at a time.
+    """Posts requests concurrently, for the thread of one event loop.
 
-    For the thread of one event loop. `inbound.http.client.client.Client` is the usual one.
+    `inbound.http.client.client.Client` is the usual one.
     """
 
     def post(self, target: Target, lines: list[bytes], body: bytes, done: Done) -> None:
-        """Send a request of these header lines, once; `done` is called with the answer, later."""
+        """Send a request once; call `done` later, with the answer."""
 
     def retire(self, target: Target) -> None:
-        """Nothing more is sent to `target`: close its connections when the requests in flight have ended."""
+        """Close the connections to `target` after its requests in flight."""
 
     def close(self) -> None:
-        """Close all connections; requests in flight are given up, without a call of `done`."""
+        """Close all connections; drop requests in flight without calling `done`."""
 
 
 _USER_AGENT = b"user-agent: inbound"
-#: Knative's dispatchers ask for replies always; a subscriber may go by it.
+#: Knative's dispatchers always ask for replies; a subscriber may depend on it.
 _PREFER = b"prefer: reply"
 
 
 class Targets(NamedTuple):
-    """The receivers that one subscription posts to."""
+    """The receivers of one subscription."""
 
     subscriber: Target
     reply: Target | None
@@ -45,12 +45,12 @@ class Targets(NamedTuple):
 
 
 def targets_of(options: DispatchOptions) -> Targets:
-    """Read the files that the options name, and return the targets.
+    """Read the options' files, and return the targets.
 
     Raises:
         ConfigError: a file cannot be used.
     """
-    if options.ca_file or options.client_cert:  # found out now, not with the first request
+    if options.ca_file or options.client_cert:  # an error is raised now, not at the first request
         tls_context("dispatch", options.ca_file, options.client_cert, options.client_key)
     given = {name.lower() for name in options.headers}
     headers = [line for line in (_USER_AGENT, _PREFER) if line.partition(b":")[0].decode() not in given]

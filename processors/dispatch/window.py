@@ -1,16 +1,14 @@
-"""The open events of one partition, in order.
+"""The open events of one partition, in order. Pure, without a clock.
 
-Pure: no I/O, no clock.
+An event is open from its admission until it is finished (delivered, dead-lettered, or passed over). The events of one lane are
+sent one after the other: a lane is the whole partition, or one record key; without order each event has its own.
 
-An event is open from its admission until it is finished (delivered, dead-lettered, or passed over). Those of one lane
-go one after the other: a lane is the whole partition, or one record key; without order every event has its own.
+In a partition whose events wait to be due, admitted events are held first, in offset order, and enter a lane when they are
+released.
 
-Of a partition whose events wait for their time, admitted ones are held first, in offset order: they are in no lane until
-they are let go.
-
-The window counts from the group's commit, not from the first open event: what is finished behind an open one is sent
-again after a crash just as what is in flight. What is passed over is not sent, so it does not count; it is read again,
-and has a bound of its own.
+The window counts from the group's commit, not from the first open event: a crash redelivers events that are finished behind an
+open one as well as those in flight. Passed-over records are not sent, so they do not count; they are read again, and have their
+own bound.
 """
 
 from __future__ import annotations
@@ -23,18 +21,18 @@ from inbound.processors.batch import Record
 
 Ordering = Literal["partition", "key", "none"]
 
-#: Records of a partition that are passed over and stand behind the group's commit, at most.
+#: The most passed-over records of a partition behind the group's commit.
 MOST_PASSED_OVER = 10_000
 
 
 class Lane:
-    """What must go one after the other."""
+    """Events that must be sent one after the other."""
 
     __slots__ = ("key", "out", "waiting")
 
     def __init__(self, key: bytes | None) -> None:
         self.key = key
-        self.out = 0  # events of it that are being sent, in one request
+        self.out = 0  # its events in flight, in one request
         self.waiting: deque[OpenEvent] = deque()
 
 
@@ -45,7 +43,7 @@ class OpenEvent:
 
     def __init__(self, record: Record, lane: Lane | None = None) -> None:
         self.record = record
-        self.lane = lane  # None: nothing need wait for it
+        self.lane = lane  # None: no event waits for it
         self.finished = False
         self.payload: object = None  # its encoded form in a batch
 
@@ -58,19 +56,18 @@ class SendWindow:
     """The open events of one partition, from one claim of it."""
 
     def __init__(self, size: int, ordering: Ordering) -> None:
-        """`size` is how many events there may be behind the group's commit that were admitted."""
+        """`size` is the most admitted events behind the group's commit."""
         self.size = size
         self.ordering: Ordering = ordering
-        self.wanted: Ordering = ordering  # taken on when nothing is open any more
-        self.next_offset = 0  # the end of what was admitted
+        self.wanted: Ordering = ordering  # becomes `ordering` when nothing is open
+        self.next_offset = 0  # the end of the admitted events
         self.in_flight = 0
         self.unsent = 0  # admitted and not taken
         self.passed = 0  # events that the front has passed
-        self._open: deque[OpenEvent] = (
-            deque()
-        )  # in offset order; finished ones in between stay until those before them are
+        #: In offset order; finished events stay until all before them are finished.
+        self._open: deque[OpenEvent] = deque()
         self._admitted: deque[int] = deque()  # offsets behind the commit
-        #: What was passed over behind the commit: of each batch its last offset, and how many; and all together.
+        #: Passed-over records behind the commit: last offset and number of each batch; and the total.
         self._passed_over: deque[tuple[int, int]] = deque()
         self._passed_over_records = 0
         self._ready: deque[OpenEvent] = deque()
@@ -79,31 +76,31 @@ class SendWindow:
 
     @property
     def held(self) -> Record | None:
-        """The first record that is held; those behind it wait for it."""
+        """The first held record; the others wait behind it."""
         return self._held[0].record if self._held else None
 
     @property
     def front(self) -> int:
-        """The offset of the first open event; without one, the end of what was admitted."""
+        """The offset of the first open event, or `next_offset`."""
         return self._open[0].record.offset if self._open else self.next_offset
 
     @property
     def open(self) -> int:
-        """How many events are not finished, or stand behind one that is not."""
+        """The number of unfinished events, and finished ones behind them."""
         return len(self._open)
 
     @property
     def ready(self) -> bool:
-        """Whether an event waits for nothing but to be sent."""
+        """Whether an event can be sent now."""
         return bool(self._ready)
 
     @property
     def room_left(self) -> bool:
-        """Whether more records may come before another commit; as of the last look."""
+        """Whether more records may be admitted, since the last `room`."""
         return len(self._admitted) < self.size and self._passed_over_records < MOST_PASSED_OVER
 
     def room(self, committed: int) -> int:
-        """Return how many more records may be admitted, with the group's commit at `committed`."""
+        """Return how many more records may be admitted after this commit."""
         admitted = self._admitted
         while admitted and admitted[0] < committed:
             admitted.popleft()
@@ -111,16 +108,16 @@ class SendWindow:
             self._passed_over_records -= self._passed_over.popleft()[1]
         if self.wanted != self.ordering:
             if self._open:
-                return 0  # the old order counts for what is open, the new one for what comes
+                return 0  # open events keep the old order, later ones get the new one
             self.ordering = self.wanted
         return max(0, min(self.size - len(admitted), MOST_PASSED_OVER - self._passed_over_records))
 
     def admit(
         self, records: Sequence[Record], next_offset: int, *, hold: bool = False, pass_over: Collection[int] = ()
     ) -> None:
-        """Open these, in offset order; the offset to read after them is `next_offset`.
+        """Open these records, in offset order, up to `next_offset`.
 
-        With `hold` they wait for `let_go`. Those with offsets in `pass_over` are not opened: they are finished as they stand.
+        With `hold` they wait for `let_go`. Records with offsets in `pass_over` are not opened: they count as finished.
         """
         for record in records:
             if record.offset in pass_over:
@@ -138,7 +135,7 @@ class SendWindow:
         self.next_offset = next_offset
 
     def let_go(self) -> None:
-        """The time of the first held event has come."""
+        """Release the first held event, which is due."""
         self._line_up(self._held.popleft())
 
     def _line_up(self, entry: OpenEvent) -> None:
@@ -156,10 +153,10 @@ class SendWindow:
             lane.waiting.append(entry)
         else:
             self._ready.append(entry)
-            lane.out = 1  # reserved: the next of its lane waits
+            lane.out = 1  # so the next event of its lane waits
 
     def take(self) -> OpenEvent | None:
-        """Return an event to be sent now, or None."""
+        """Return an event to send now, or None."""
         if not self._ready:
             return None
         self.in_flight += 1
@@ -167,7 +164,10 @@ class SendWindow:
         return self._ready.popleft()
 
     def take_more(self, first: OpenEvent, fits: Callable[[OpenEvent], bool]) -> list[OpenEvent]:
-        """Return what may go with `first` in one request, as long as each `fits`: lane by lane, each in its order."""
+        """Return the events that go with `first` while each `fits`.
+
+        They are in the order of their lanes, one lane after the other.
+        """
         taken: list[OpenEvent] = []
         entry: OpenEvent = first
         while True:
@@ -183,7 +183,7 @@ class SendWindow:
             taken.append(entry)
 
     def finish(self, entry: OpenEvent) -> None:
-        """Close an event that was taken; the next of its lane may go when the last of its request is closed."""
+        """Finish a taken event; after its request, its lane goes on."""
         entry.finished = True
         self.in_flight -= 1
         lane = entry.lane
@@ -218,19 +218,20 @@ class SendWindow:
 
 
 def offsets(entries: Iterable[OpenEvent]) -> str:
-    """Return the offsets of these for a message: `17`, or `17 to 116 (100 events)`."""
+    """Return offsets for a message: `17`, or `17 to 116 (100 events)`."""
     found = [entry.offset for entry in entries]
     return str(found[0]) if len(found) == 1 else f"{min(found)} to {max(found)} ({len(found)} events)"
 
 
-#: Events that go together, and what their sender keeps with them.
+#: Events that are sent together, with a number of their sender.
 RequestPart = tuple[list[OpenEvent], int]
 
 
 def in_turn(parts: Sequence[RequestPart]) -> list[list[RequestPart]]:
-    """Return chains of these parts, which are in order: all chains at once, the parts of each one after the other.
+    """Return these ordered parts in chains that can be sent at once.
 
-    Parts that share a lane are in one chain; the first chain begins with the first part.
+    The parts of a chain are sent one after the other. Parts that share a lane are in one chain; the first chain begins with the
+    first part.
     """
     chains: dict[int, list[RequestPart]] = {}  # by the number of the first part
     chain_of: dict[Lane, int] = {}

@@ -1,4 +1,4 @@
-"""How a batch goes to sinks: before its commit, or after it."""
+"""Sends batches to sinks, before their commit or after it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 N = TypeVar("N", int, float)
 
-#: A sink, and the name that the configuration gives it.
+#: A sink, and its name in the configuration.
 NamedSink: TypeAlias = tuple[str, BatchEventSink | EventSink]
 
 
@@ -34,24 +34,24 @@ class SinkDelivery(ABC):
         self._log = context.log
         self._stopping = context.stopping
         self._clock = context.clock
-        #: Records that a sink was to get after their commit and did not, since the start; of two sinks each counts.
+        #: Records that a sink should have got after their commit and did not, since the start; each sink counts.
         self.not_sent = 0
 
     @abstractmethod
     def on_next_batch(self, batch: Batch) -> BatchResponse:
-        """Answer for `batch`: it is sent, or will be after its commit."""
+        """Send `batch`, now or after its commit, and return the answer."""
 
     def on_batch_processed(self, batch: Batch) -> None:
-        """The commit that was answered for `batch` has landed."""
+        """Called when the commit of `batch` has landed."""
 
     def on_gone(self, partition: TopicPartition) -> None:
-        """`partition` is lost or released."""
+        """Called when `partition` is lost or released."""
 
     def close(self) -> None:
-        """No more batches come. The sinks are still open."""
+        """Called after the last batch; the sinks are still open."""
 
     def _first_refused(self, batch: Batch) -> Undecodable | None:
-        """Return the first record that is no event and may not be skipped; where they may be, warn of each."""
+        """Return the first undecodable record, or warn of those to skip."""
         if all(sink.takes_other_records for _, sink in self._sinks):
             return None
         if self._fail_undecodable:
@@ -63,7 +63,7 @@ class SinkDelivery(ABC):
 
 
 def undecodable_error(batch: Batch, refused: Undecodable) -> UndecodableError:
-    """Return the error for a record that stops a batch at its very beginning."""
+    """Return the error for an undecodable record at a batch's beginning."""
     return UndecodableError(
         f"{batch.topic}/{batch.partition}: the record at offset {refused.record.offset} is no event: {refused.reason}. "
         "`undecodable: skip` passes over such records; `on_error` can skip or dead-letter this one"
@@ -76,7 +76,7 @@ def smaller(one: N | None, other: N | None) -> N | None:
 
 
 def checked(name: str, answer: BatchResponse | None) -> BatchResponse:
-    """Return what a batch sink answered; None is all of it. Raises BadResponseError."""
+    """Return a batch sink's answer; None: all sent. Raises BadResponseError."""
     if answer is None:
         return BatchResponse.advance()
     if not isinstance(answer, BatchResponse):
@@ -84,15 +84,15 @@ def checked(name: str, answer: BatchResponse | None) -> BatchResponse:
     return answer
 
 
-#: Seconds before a failed event is tried again: as long as the first wait after a processor's error.
+#: Seconds before a failed event is sent again: as the first wait after a processor's error.
 RETRY_WAIT = 1.0
 
 
 class AtLeastOnce(SinkDelivery):
-    """Sends first, commits after it. An event is done when all sinks took it; a crash repeats what is not committed.
+    """Sends first, then commits; a crash redelivers uncommitted events.
 
-    A sink that fails at an event ends the batch there: what is before it is done, the sinks after it are sent only
-    that much, and the next read starts at the failed event. If nothing at all was done the error is raised.
+    An event is done when all sinks took it. A sink that fails at an event ends the batch there: the events before it are done,
+    the later sinks get only those, and the next read starts at the failed event. If no event was done, the error is raised.
     """
 
     def on_next_batch(self, batch: Batch) -> BatchResponse:
@@ -104,7 +104,7 @@ class AtLeastOnce(SinkDelivery):
                     raise undecodable_error(batch, refused)
                 taken.merge(BatchResponse.advance(refused.record.offset))
             if isinstance(sink, EventSink):
-                # Only the first sink may stop early: the others must catch up with it, or it would repeat more.
+                # Only the first sink may stop early: the others must catch up, or it would repeat more.
                 self._send_events(name, sink, taken, may_stop=number == 0)
             elif part := batch.before(taken.end):
                 answer = checked(name, sink.send(part))
@@ -114,9 +114,9 @@ class AtLeastOnce(SinkDelivery):
         return taken.response()
 
     def _send_events(self, name: str, sink: EventSink, taken: _Taken, *, may_stop: bool) -> None:
-        """Send the events of the part that is still open, one by one, and narrow it to what arrived.
+        """Send the open part's events, and narrow it to those sent.
 
-        Raises the sink's error if it stands at the very beginning of the batch.
+        Raises the sink's error if it fails at the first event.
         """
         batch, end = taken.batch, taken.end
         for sent, (record, event) in enumerate(zip(batch.event_records, batch.events, strict=True)):
@@ -152,13 +152,13 @@ class AtLeastOnce(SinkDelivery):
 
 
 class _Taken:
-    """How much of a batch all sinks took, and their wishes."""
+    """The part of a batch that all sinks took, with their answer."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
-        self._end: int | None = None  # the smallest answer yet
+        self._end: int | None = None  # the smallest answer so far
         self._withheld = False  # a sink wants no commit
-        self._within: float | None = None  # or wants it in so many seconds
+        self._within: float | None = None  # or a commit in so many seconds
         self._skip = False
         self._wait = 0.0
         self._max_bytes: int | None = None
@@ -169,7 +169,7 @@ class _Taken:
         return self.batch.next_offset if self._end is None else min(self._end, self.batch.next_offset)
 
     def merge(self, answer: BatchResponse) -> None:
-        """Note a sink's answer: the smallest offset counts, the longest wait, the smallest read."""
+        """Add a sink's answer: smallest offset, longest wait, smallest read."""
         took = self.end if answer.offset is None else answer.offset
         self._end = took if self._end is None else min(self._end, took)
         if answer.verb is Verb.NEXT:
@@ -191,26 +191,26 @@ class _Taken:
         )
 
 
-#: So many failures in a row, and a sink is left alone for the rest of the batch: with a receiver that is away each
-#: event would wait for a time-out of its own.
+#: After so many failures in a row a sink gets no more of the batch: with an unavailable receiver each event would wait for its
+#: own timeout.
 GIVE_UP_AFTER = 3
 #: Between two batches that a sink gave up.
 BACKOFF = Backoff(1.0, 60.0)
 
 
 class AtMostOnce(SinkDelivery):
-    """Commits first, sends after it, also before a release: nothing is sent twice.
+    """Commits first, then sends, also before a release: nothing is sent twice.
 
-    What a crash comes between is not sent. What a sink does not take is lost, for it; that is counted, and logged with
-    its offsets. While a sink takes nothing, batches are reverted for 1 s, doubling to 60 s, so that an outage costs a
-    batch for each wait and not the whole backlog.
+    Events are not sent if the process crashes in between. Events that a sink does not take are lost for it; they are counted,
+    and logged with their offsets. While a sink takes nothing, batches are reverted for 1 s, doubling to 60 s, so that an outage
+    costs a batch per wait and not the whole backlog.
     """
 
     def __init__(self, sinks: Sequence[NamedSink], undecodable: Literal["fail", "skip"], context: Context) -> None:
         super().__init__(sinks, undecodable, context)
         self._promised: dict[TopicPartition, Batch] = {}
         self._lock = threading.Lock()
-        self._outages = 0  # batches in a row that a sink gave up
+        self._outages = 0  # batches in a row at which a sink was given up
         self._rest_until = 0.0
 
     def on_next_batch(self, batch: Batch) -> BatchResponse:
@@ -230,7 +230,7 @@ class AtMostOnce(SinkDelivery):
     def on_batch_processed(self, batch: Batch) -> None:
         part = self._promised.get(_place(batch))
         if part is None:
-            return  # a record that `on_error` gave up
+            return  # `on_error` gave up a record
         try:
             given_up = [self._send(name, sink, part) for name, sink in self._sinks]
         finally:
@@ -253,7 +253,7 @@ class AtMostOnce(SinkDelivery):
             self.on_gone(partition)
 
     def _send(self, name: str, sink: BatchEventSink | EventSink, part: Batch) -> bool:
-        """Send what was committed. Returns True if the sink took nothing more at the end."""
+        """Send a committed part; return whether the sink was given up."""
         if isinstance(sink, EventSink):
             offsets, why, given_up = _send_events(sink, part)
         else:
@@ -283,7 +283,7 @@ class AtMostOnce(SinkDelivery):
 
 
 def _send_events(sink: EventSink, part: Batch) -> tuple[list[int], str, bool]:
-    """Return the offsets that the sink did not take, why, and whether it was given up."""
+    """Return unsent offsets, the reason, and whether the sink is given up."""
     missing: list[int] = []
     why, in_a_row = "", 0
     for record, event in zip(part.event_records, part.events, strict=True):
@@ -293,14 +293,14 @@ def _send_events(sink: EventSink, part: Batch) -> tuple[list[int], str, bool]:
         try:
             sink.send_record(event, record)
             in_a_row = 0
-        except BaseException as error:  # also sys.exit(): what is lost by it must be named
+        except BaseException as error:  # also sys.exit(): the lost offsets must be named
             missing.append(record.offset)
             why, in_a_row = f"{type(error).__name__}: {error}", in_a_row + 1
     return missing, why, in_a_row >= GIVE_UP_AFTER
 
 
 def _send_batch(name: str, sink: BatchEventSink, part: Batch) -> tuple[list[int], str, bool]:
-    """Return the offsets that the sink did not take, why, and whether it was given up."""
+    """Do as `_send_events`, for a sink of batches."""
     offsets = [record.offset for record in part.records] if sink.takes_other_records else list(part.event_offsets)
     try:
         answer = checked(name, sink.send(part))

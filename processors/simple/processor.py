@@ -1,4 +1,4 @@
-"""The `simple` processor: sends batches to sinks; commits before or after."""
+"""The `simple` processor, its options, and its read rate."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from inbound.processors.simple.delivery import AtLeastOnce, AtMostOnce, NamedSin
 from inbound.processors.sinks.choice import SinkChoice
 from inbound.topic_partition import TopicPartition
 
-#: What all partitions together may take in this time, in seconds, is what they take in one turn each. Shorter is
-#: smoother, and makes more commits.
+#: Seconds in which each partition with records takes one turn, at the full rate. A shorter time is smoother, and makes more
+#: commits.
 SLICE = 0.25
 
 
@@ -43,31 +43,28 @@ class Turn:
 
 
 class Pace:
-    """Shares a rate among the partitions that have something to read.
+    """Shares a rate among the partitions that have records. Any thread.
 
-    Any thread.
-
-    A turn moves a common time on by its share of the rate, and its partition waits until then. So the partitions take
-    turns, and in any time t they take no more than rate * t, and one turn of each partition.
+    A turn moves a common time forward by its part of the rate, and its partition waits until then. So the partitions take
+    turns, and in any time t they take at most rate * t, and one turn of each partition.
     """
 
     def __init__(self, per_second: float | None, clock: Clock) -> None:
-        """`per_second`: records; None: as many as come."""
-        self.rate = per_second
+        self.rate = per_second  # records; None: no bound
         self._clock = clock
         self._lock = threading.Lock()
         self._free_at = clock.now()
-        self._active: dict[TopicPartition, bool] = {}  # and whether a batch of it was longer than its turn
+        self._active: dict[TopicPartition, bool] = {}  # whether one of its batches was longer than its turn
 
     def set_rate(self, per_second: float | None) -> None:
-        """Change the rate from the next turn on; waits that have begun stay."""
+        """Change the rate from the next turn on; current waits stay."""
         with self._lock:
             self.rate = per_second
             self._free_at = min(self._free_at, self._clock.now())
             self._active = dict.fromkeys(self._active, False)
 
     def turn(self, batch: Batch) -> Turn:
-        """Return how much of `batch` may be taken now: at least one record."""
+        """Return the part of `batch` to take now: at least one record."""
         tp = TopicPartition(batch.topic, batch.partition)
         rate = self.rate
         if rate is None:
@@ -85,19 +82,19 @@ class Pace:
         assert part is not None
         if not too_long:
             return Turn(batch, part, wait)
-        # So that the next batch is about as long as its turn, and is not cut again.
+        # The next batch should be about as long as its turn, and not cut again.
         mean = sum(map(record_size, batch.records)) / len(batch)
         return Turn(batch, part, wait, max(1, round(mean * most)))
 
     def waits(self) -> dict[TopicPartition, tuple[str, str]]:
-        """Return what the partitions that are read wait for."""
+        """Return why the active partitions wait, if a rate is set."""
         with self._lock:
             if self.rate is None:
                 return {}
             return dict.fromkeys(self._active, ("rate", f"max_read_rate ({self.rate:g} events/s) is reached"))
 
     def forget(self, partition: TopicPartition) -> None:
-        """`partition` takes nothing more."""
+        """Remove a lost or released partition."""
         with self._lock:
             self._active.pop(partition, None)
 
@@ -106,10 +103,10 @@ class SimpleOptions(StrictModel):
     """When to commit, how fast to read, and where events go."""
 
     mode: Literal["every-batch", "periodic"] = Field(
-        default="every-batch", description="commit after each batch that was sent, or once in a `period`"
+        default="every-batch", description="commit after each sent batch, or once per `period`"
     )
     period: Annotated[float, duration(over=True)] = Field(
-        default=30.0, description="what is sent is committed after this time at the latest; only with `mode: periodic`"
+        default=30.0, description="sent records are committed after this time at the latest; only with `mode: periodic`"
     )
     no_duplication: bool = Field(
         default=False, description="commit first, then send: at most once; only with `mode: every-batch`"
@@ -117,11 +114,11 @@ class SimpleOptions(StrictModel):
     max_read_rate: Annotated[float, rate()] | None = Field(
         default=None, description="records per second, for all partitions of this process together"
     )
-    sinks: tuple[SinkChoice, ...] = Field(min_length=1, description="asked in this order")
+    sinks: tuple[SinkChoice, ...] = Field(min_length=1, description="the sinks, in the order of sending")
     undecodable: Literal["fail", "skip"] = Field(
         default="fail",
-        description="a record that is no event, where a sink takes events only: an error (see `on_error`), or a "
-        "warning and go on",
+        description="what a record that is no event causes if a sink takes only events: an error (see `on_error`), or only a "
+        "warning",
     )
 
     @model_validator(mode="after")
@@ -146,8 +143,8 @@ class SimpleOptions(StrictModel):
 class SimpleProcessor(BatchEventProcessor):
     """Sends batches to sinks in order, at least or at most once.
 
-    At least once: a sink that fails at an event ends the batch there, and the next read starts at it. Sinks before it
-    get the rest a second time, so put the one that fails first most often at the top.
+    At least once: a sink that fails at an event ends the batch there, and the next read starts at that event. Earlier sinks get
+    the rest a second time, so list the sink that fails most often first.
     """
 
     Options = SimpleOptions
@@ -164,7 +161,7 @@ class SimpleProcessor(BatchEventProcessor):
         self._pace.set_rate(per_second)
 
     def open(self, context: Context) -> None:
-        """Open the sinks; if one fails, those before it are closed again and the error is raised."""
+        """Open the sinks; if one fails, close the others and raise."""
         options: SimpleOptions = context.options
         self._period = options.period if options.mode == "periodic" else None
         self._pace = Pace(options.max_read_rate, context.clock)
@@ -177,7 +174,7 @@ class SimpleProcessor(BatchEventProcessor):
                 self._sinks.append((choice.type, sink))
             kind = AtMostOnce if options.no_duplication else AtLeastOnce
             self._delivery: SinkDelivery = kind(self._sinks, options.undecodable, context)
-            # What is committed is sent before the next batch is taken.
+            # With `no_duplication`, a committed batch is sent before the next one is delivered.
             self.commits_first = options.no_duplication
             opened.callback(self._delivery.close)
             self._opened = opened.pop_all()
@@ -186,7 +183,7 @@ class SimpleProcessor(BatchEventProcessor):
         return self._pace.waits()
 
     def close(self) -> None:
-        """Close all sinks, the last one first, also when one of them fails."""
+        """Close all sinks, the last one first, even if one fails."""
         self._opened.close()
 
     def on_next_batch(self, batch: Batch) -> BatchResponse:
@@ -210,14 +207,14 @@ class SimpleProcessor(BatchEventProcessor):
         self._pace.forget(partition)
 
     def _deferred(self, batch: Batch, answer: BatchResponse) -> BatchResponse:
-        """Delay the commit to the end of the period; what a sink withholds (`next`) stays withheld."""
+        """Delay the commit to the end of the period."""
         if self._period is None or answer.verb is Verb.REVERT:
             return answer
-        if answer.verb is Verb.NEXT:
+        if answer.verb is Verb.NEXT:  # a sink withholds the commit
             within = answer.commit_within
             return answer if within is None else replace(answer, commit_within=smaller(within, self._period))
         if answer.offset is not None and answer.offset > batch.next_offset and not answer.skip:
-            return answer  # past the batch: the channel refuses it, as it should
+            return answer  # past the batch: the channel refuses it
         return BatchResponse.next(
             answer.offset, wait=answer.wait, max_bytes=answer.max_bytes, commit_within=self._period
         )

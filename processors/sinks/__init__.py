@@ -1,7 +1,7 @@
-"""The sinks of the `simple` processor, one per file, and their base classes.
+"""The sinks of the `simple` processor and their base classes.
 
-Begin with `base.py`; `choice.py` finds a sink by its name or `module:Class`, and a new shipped sink is named there. A
-sink sees batches or events, and decides nothing about commits: an error or its answer does.
+Begin with `base.py`; `choice.py` finds a sink by its name or `module:Class`, and lists the shipped ones, each in its own file. A
+sink gets batches or events; its answer or error decides what is committed.
 """
 
 from inbound.processors.sinks.base import BatchEventSink, EventSink

@@ -13,26 +13,27 @@ if TYPE_CHECKING:
 
 
 class Sink:
-    """What both kinds have in common.
+    """Base of both kinds of sinks.
 
-    Made without arguments; `open` brings the options.
-
-    Set `Options` to a pydantic model to have the sink's options validated before anything starts; a sink without one
-    takes no options. `send` is called in up to `workers` threads at once, for different partitions: lock what they
-    share.
+    A sink is made without arguments; `open` brings the options. Set `Options` to a pydantic model to have them validated before
+    anything starts; a sink without a model takes no options. `send` is called in up to `workers` threads at once, for different
+    partitions: lock what they share.
     """
 
     Options: type[Any] | None = None
-    #: Whether it can do something with records that are no events; else `undecodable` says what becomes of them.
+    #: Whether the sink takes records that are no events; else the option `undecodable` decides about them.
     takes_other_records: bool = True
 
     @classmethod
     def made_for(cls, options: Any) -> Sink:
-        """Make a sink, not yet opened. A class whose options say which of several it is returns another one."""
+        """Make a sink, not yet opened; perhaps of another class, by `options`."""
         return cls()
 
     def open(self, context: Context) -> None:
-        """Called once, before the first `send`. `context.options` are the sink's own. An error ends the process."""
+        """Called once, before `send`, with the sink's options in `context`.
+
+        An error ends the process.
+        """
 
     def close(self) -> None:
         """Called once, after the last `send`, if `open` succeeded."""
@@ -43,9 +44,9 @@ class BatchEventSink(Sink, ABC):
 
     @abstractmethod
     def send(self, batch: Batch) -> BatchResponse | None:
-        """Pass `batch` on. None means that all of it arrived; see `BatchResponse` for the rest.
+        """Send `batch`; None: all of it arrived, else see `BatchResponse`.
 
-        An error means that nothing arrived: the batch will come again.
+        An error means that nothing arrived: the batch is sent again.
         """
 
 
@@ -56,10 +57,13 @@ class EventSink(Sink, ABC):
 
     @abstractmethod
     def send(self, event: CloudEvent) -> None:
-        """Pass `event` on. An error means that it did not arrive: it will come again, with those after it."""
+        """Send `event`.
+
+        An error means that it did not arrive: it is sent again, with those after it.
+        """
 
     def send_record(self, event: CloudEvent, record: Record) -> None:
-        """What is called with each event, and the record that it stood in: by default it calls `send`.
+        """Send `event` of `record`; by default, call `send`.
 
         For a sink that needs more of the record than the event has, such as the headers of a trace.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -27,13 +28,13 @@ _OWN = {"type": "string", "pattern": f"^{MODULE_CLASS}$"}
 
 
 def sink_schema(shipped: Mapping[str, type[Sink]], handler: GetJsonSchemaHandler) -> dict[str, Any]:
-    """Return the schema of a name alone, or of a mapping with `type` and the sink's own options beside it."""
+    """Return the schema of a name, or of `type` with options."""
     entries = {name: _entry(name, sink, handler) for name, sink in shipped.items()}
     alone = [name for name, entry in entries.items() if entry["required"] == ["type"]]
     own = {
         "title": "module:Class",
         "type": "object",
-        "properties": {"type": {**_OWN, "description": "module:Class of a sink of your own."}},
+        "properties": {"type": {**_OWN, "description": "module:Class of your own sink."}},
         "required": ["type"],
     }
     description = "The sink's name, or a mapping of its `type` and its own options."
@@ -46,7 +47,7 @@ def _entry(name: str, sink: type[Sink], handler: GetJsonSchemaHandler) -> dict[s
         options = handler.resolve_ref_schema(handler(sink.Options.__pydantic_core_schema__))
     return {
         "title": name,
-        "description": (sink.__doc__ or "").partition("\n\n")[0],
+        "description": inspect.getdoc(sink) or "",
         "type": "object",
         "properties": {"type": {"const": name}, **options.get("properties", {})},
         "required": ["type", *options.get("required", ())],
@@ -56,7 +57,7 @@ def _entry(name: str, sink: type[Sink], handler: GetJsonSchemaHandler) -> dict[s
 
 SinkClass: TypeAlias = type[BatchEventSink] | type[EventSink]
 
-#: Names for the sinks that come with inbound, and where they are: imported only when they are asked for.
+#: The shipped sinks by name, with their classes, which are imported only when they are used.
 SHIPPED = {
     "log": "inbound.processors.sinks.log:LogSink",
     "jsonl": "inbound.processors.sinks.jsonl:JsonlSink",
@@ -66,7 +67,7 @@ _ALLOWED = f"{', '.join(SHIPPED)}, or module:Class for one of your own"
 
 
 class SinkChoice(BaseModel):
-    """`log`, or `{type: jsonl, path: ./out.jsonl}`: the sink's name, and beside it its own options."""
+    """A sink's name with its options: `log`, or `{type: jsonl, path: ./out.jsonl}`."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -100,7 +101,7 @@ class SinkChoice(BaseModel):
 
     @property
     def options(self) -> Any:
-        """The sink's `Options` model, filled; an empty mapping for a sink that has none."""
+        """The sink's filled `Options` model; without a model an empty mapping."""
         return self._options
 
     def make(self) -> BatchEventSink | EventSink:
@@ -111,7 +112,7 @@ class SinkChoice(BaseModel):
 
 
 def load_sink_class(name: str) -> SinkClass:
-    """Import the sink called `name` (a shipped one, or `module:Class`). Raises ValueError if there is none."""
+    """Import the class of a shipped sink or `module:Class`. Raises ValueError."""
     module_name, colon, class_name = SHIPPED.get(name, name).partition(":")
     if not (colon and module_name and class_name):
         raise ValueError(f"there is no sink {name!r}; allowed: {_ALLOWED}")
@@ -140,12 +141,12 @@ def _validated(name: str, sink_class: type[Sink], options: dict[str, Any], conte
 
 
 def _problem(name: str, model: type[Any], problem: ErrorDetails) -> InitErrorDetails:
-    """Return one problem of a sink's options, as it was raised; with an unknown key those of the sink are named."""
+    """Return one problem of a sink's options; of unknown keys with hints."""
     place, kind = problem["loc"], problem["type"]
     details = InitErrorDetails(type=kind, loc=place, input=problem["input"], ctx=problem.get("ctx", {}))
     if kind == "extra_forbidden":
         _, around = schema.walk(model, place)
         details["type"] = wrong(f"sink {name!r}: {unknown_key(str(place[-1]), schema.keys(around))}")
-    elif "url" not in problem:  # none of pydantic's own errors
+    elif "url" not in problem:  # not one of pydantic's errors
         details["type"] = PydanticCustomError(kind, "{message}", {"message": problem["msg"]})
     return details

@@ -22,7 +22,7 @@ from inbound.processors.spans import Spans, posted
 
 
 class HttpOptions(StrictModel):
-    """Where to post, what, and how long that may take."""
+    """URL, encoding, timeouts and credentials of the `http` sink."""
 
     url: Annotated[str, BeforeValidator(http_url)] = Field(
         repr=False, description="http or https; redirects are not followed"
@@ -39,9 +39,9 @@ class HttpOptions(StrictModel):
     connect_timeout: Annotated[float, duration(over=True)] = Field(default=5.0, description="time to get a connection")
     timeout: Annotated[float, duration(over=True)] = Field(default=30.0, description="time for the whole request")
     ca_file: Path | None = Field(
-        default=None, description="who may sign the receiver's certificate; default: the system's"
+        default=None, description="authorities of the receiver's certificate; default: the system's"
     )
-    client_cert: Path | None = Field(default=None, description="our certificate, PEM; it may hold the key too")
+    client_cert: Path | None = Field(default=None, description="the client's certificate, PEM; it may hold the key too")
     client_key: Path | None = Field(default=None, description="the key of `client_cert`, PEM, without passphrase")
 
     @model_validator(mode="after")
@@ -68,12 +68,12 @@ class HttpOptions(StrictModel):
 
 
 class _Posting(Sink):
-    """What both kinds have in common: the client, and the spans."""
+    """Base of both `http` sinks: the client, and spans."""
 
     Options = HttpOptions
 
     def open(self, context: Context) -> None:
-        """Read the files that are named. Raises ConfigError; the receiver need not be there yet."""
+        """Read the options' files. Raises ConfigError; the receiver may be unavailable."""
         options: HttpOptions = context.options
         self._encode = encode_binary if options.mode == "binary" else encode_structured
         url: Url = parse_url(options.url)
@@ -94,18 +94,21 @@ class _Posting(Sink):
 
 
 class HttpSink(_Posting, EventSink):
-    """Posts each event to a URL. 2xx is success, anything else an error. Nothing is tried twice here."""
+    """Posts each event to a URL.
+
+    2xx is success, anything else an error. The sink tries nothing twice.
+    """
 
     @classmethod
     def made_for(cls, options: HttpOptions) -> HttpSink | HttpBatchSink:
         return HttpBatchSink() if options.batch else cls()
 
     def send(self, event: CloudEvent) -> None:
-        """Post `event`. Raises SinkError, or ValueError for an event that HTTP cannot carry."""
+        """Post `event`. Raises SinkError, or ValueError if HTTP cannot carry it."""
         self._client.check(self._client.post(self._encode(event)))
 
     def send_record(self, event: CloudEvent, record: Record) -> None:
-        """Do what `send` does, in the trace of the record."""
+        """Do as `send`, in the trace of the record."""
         spans = self._tracing.spans
         if spans is None or type(self).send is not HttpSink.send:  # a subclass has its own `send`
             self.send(event)
@@ -119,7 +122,7 @@ class HttpBatchSink(_Posting, BatchEventSink):
     takes_other_records = False
 
     def send(self, batch: Batch) -> None:
-        """Post the events of `batch`. Raises SinkError, or ValueError for an event that JSON cannot carry."""
+        """Post the events. Raises SinkError, or ValueError if JSON cannot carry them."""
         if not batch.events:
             return
         spans = self._tracing.spans
@@ -134,7 +137,7 @@ def _deliver(
     client: HttpClient, spans: Spans, message: HttpMessage, events: Sequence[CloudEvent], records: Sequence[Record]
 ) -> None:
     """Post `message` in a span. Raises SinkError unless the answer is 2xx."""
-    # The event's own extension, which names where it began; of several events each may be of another trace.
+    # The event's own extension, which names its origin; several events may have different traces.
     began = (
         [(name, events[0].get_extension(name)) for name in ("traceparent", "tracestate")] if len(events) == 1 else []
     )

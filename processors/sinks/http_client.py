@@ -1,4 +1,4 @@
-"""Posts to one URL: bounded, never redirected, with connections kept alive."""
+"""Posts to one URL in bounded time, without redirects, over kept connections."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from inbound.config.units import format_duration
 from inbound.errors import SinkError
 from inbound.processors.cloudevents_http import HttpAnswer, HttpMessage
 
-#: How many idle connections are kept: more threads than this never send at once to one URL, or open new ones.
+#: The most idle connections that are kept; more threads at once open new ones.
 KEPT_CONNECTIONS = 64
-#: What is read of an answer, in bytes; for a longer one the connection is closed.
+#: The most bytes that are read of an answer; for a longer one the connection is closed.
 MOST_READ = 64 * 1024
 
 _ADVICE: Mapping[int, str] = {
@@ -45,10 +45,7 @@ _ADVICE: Mapping[int, str] = {
 
 
 class HttpClient:
-    """Posts to one URL.
-
-    Any thread; each request has a connection of its own.
-    """
+    """Posts to one URL. Any thread; each request has its own connection."""
 
     def __init__(
         self,
@@ -59,9 +56,9 @@ class HttpClient:
         timeout: float,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`url` is http or https with a host; `headers` go with every request; the times are in seconds.
+        """`headers` go with every request; the timeouts are in seconds.
 
-        `connect_timeout` is for a connection, and then for the sending; `timeout` is for all of it.
+        `connect_timeout` is for a connection, and then for sending; `timeout` is for the whole request.
         """
         assert url.host is not None, url
         self._target = url.request_uri
@@ -77,10 +74,10 @@ class HttpClient:
             self._pool = _Pool(url.host, url.port, maxsize=KEPT_CONNECTIONS, block=False)
 
     def post(self, message: HttpMessage) -> HttpAnswer:
-        """Send `message`, once, and return the answer, of any status.
+        """Send `message` once, and return the answer, of any status.
 
         Raises:
-            SinkError: there was no whole answer; the receiver may have got the message all the same.
+            SinkError: there was no whole answer; the receiver may have the message nevertheless.
         """
         try:
             response = self._pool.urlopen(
@@ -115,7 +112,7 @@ class HttpClient:
             raise SinkError(f"POST {self.shown}: answered {said}; {_advice(status)}")
 
     def close(self) -> None:
-        """Close the connections that are idle."""
+        """Close the idle connections."""
         self._pool.close()
 
     def _cause(self, error: Exception) -> str:
@@ -147,10 +144,9 @@ def _advice(status: int) -> str:
 
 
 class _UntilDeadline(io.RawIOBase):
-    """A socket's reading side that ends at a time.
+    """The reading side of a socket, with a deadline.
 
-    The timeout of a socket is for each read alone: a receiver that sends a byte now and then could hold a thread without
-    end.
+    A socket's own timeout is for each read: a receiver that sends a byte now and then could hold a thread without end.
     """
 
     def __init__(self, raw: io.RawIOBase, sock: socket.socket, deadline: float) -> None:
@@ -174,7 +170,7 @@ class _UntilDeadline(io.RawIOBase):
 
 
 class _TimedResponse(http.client.HTTPResponse):
-    """An answer that must come whole in the time that is left."""
+    """An answer that must be complete in the time that is left."""
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
@@ -200,5 +196,5 @@ class _TlsPool(HTTPSConnectionPool):
     ConnectionCls = _TlsConnection
 
 
-#: Pools by scheme, for a urllib3 `PoolManager`, whose answers must come whole within the timeout for reading.
+#: Pools by scheme for a urllib3 `PoolManager`; the read timeout is for the whole answer.
 TIMED_POOLS: Mapping[str, type[HTTPConnectionPool]] = {"http": _Pool, "https": _TlsPool}

@@ -20,26 +20,26 @@ from inbound.processors.sinks.base import BatchEventSink
 
 
 class JsonlOptions(StrictModel):
-    """Where to write, and how safely."""
+    """The file of the `jsonl` sink, and its durability."""
 
     path: Path = Field(description="the file to append to, relative to the working directory; its folder must exist")
     fsync: bool = Field(default=False, description="also wait for the disk: survives a power cut, not only a kill")
 
 
 class JsonlSink(BatchEventSink):
-    """Appends each batch to a file, whole, before it is committed.
+    """Appends each whole batch to a file, before the batch is committed.
 
     A line has topic, partition, offset, timestamp (ms) and key (`key_base64` if it is not UTF-8), then `event` in the
-    CloudEvents JSON format; or, for a record that is none, `value_base64`, `headers` and the `reason`.
+    CloudEvents JSON format; or, for a record that is no event, `value_base64`, `headers` and the `reason`.
 
     Each batch is one append, so several processes can share a file. A kill, or a full disk, can leave a torn last line;
-    the batch it is of comes again, on a new line. Readers skip a line that is no JSON, or empty.
+    its batch is appended again, on a new line. Readers skip a line that is no JSON, or empty.
     """
 
     Options = JsonlOptions
 
     def open(self, context: Context) -> None:
-        """Open the file, and create it where it is missing. Raises ConfigError if that fails."""
+        """Open the file, and create it if missing. Raises ConfigError."""
         options: JsonlOptions = context.options
         self._path = options.path
         self._fsync = options.fsync
@@ -53,7 +53,7 @@ class JsonlSink(BatchEventSink):
             ) from error
 
     def send(self, batch: Batch) -> None:
-        """Append `batch`. Raises OSError if the file does not take it."""
+        """Append `batch`. Raises OSError."""
         lines = _lines(batch)
         with self._lock:
             self._append(lines)
@@ -63,7 +63,7 @@ class JsonlSink(BatchEventSink):
 
     def _append(self, lines: bytes) -> None:
         size = os.fstat(self._file).st_size
-        # Another process may append between the look and the write: an empty line at worst.
+        # Another process may append between this check and the write: an empty line at worst.
         if size and os.pread(self._file, 1, size - 1) != b"\n":
             lines = b"\n" + lines
         left = memoryview(lines)

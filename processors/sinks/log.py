@@ -1,4 +1,4 @@
-"""The `log` sink: one line per event, to see what comes."""
+"""The `log` sink: logs one line per record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from inbound.processors.sinks.base import BatchEventSink
 
 
 class LogSink(BatchEventSink):
-    """Logs id, type and source of each event; of other records the reason."""
+    """Logs id, type and source of each event, at INFO.
+
+    Each record that is no event is logged at WARNING, with the reason.
+    """
 
     def open(self, context: Context) -> None:
         self._log: logging.Logger = context.log

@@ -10,7 +10,7 @@ import pytest
 
 from inbound.admin.routes import Operations, answered
 from inbound.errors import ConfigError, ZkUnavailableError
-from inbound.group.operations import Done, Operation, UnknownTargetError, Verb
+from inbound.group.operations import Operation, OperationKind, OperationResult, UnknownTargetError
 from inbound.http.server.rights import Rights
 from inbound.http.server.server import Request
 from tests.admin.admin_stage import Make, make
@@ -28,12 +28,12 @@ class Recorder:
         self.asked: Asked = []
         self.failure = failure
 
-    def __call__(self, channel: str, operation: Operation) -> Done:
+    def __call__(self, channel: str, operation: Operation) -> OperationResult:
         self.asked.append((channel, operation))
         if self.failure is not None:
             raise self.failure
         verb = operation.verb.value
-        return Done(channel, "svc", verb, operation.consumer, True, f"{channel}: done", ["a"], ["operator"])
+        return OperationResult(channel, "svc", verb, operation.consumer, True, f"{channel}: done", ["a"], ["operator"])
 
 
 def serve(make: Make, recorder: Recorder, **settings: Any) -> str:
@@ -57,9 +57,9 @@ def test_a_post_does_what_its_path_says_and_answers_what_was_done(make: Make) ->
     ask(url, "/channels/orders/resume", "POST")
     ask(url, "/channels/orders/rebalance", "POST")
     assert recorder.asked == [
-        ("my orders", Operation(Verb.PAUSE, "a-1", "a new disk")),
-        ("orders", Operation(Verb.RESUME)),
-        ("orders", Operation(Verb.REBALANCE)),
+        ("my orders", Operation(OperationKind.PAUSE, "a-1", "a new disk")),
+        ("orders", Operation(OperationKind.RESUME)),
+        ("orders", Operation(OperationKind.REBALANCE)),
     ]
     assert "POST /channels/<name>/pause, /resume, /rebalance" in ask(url, "/").text
 

@@ -23,7 +23,7 @@ from inbound.admin.routes import answered
 from inbound.cli.main import main
 from inbound.config import AdminTlsConfig
 from inbound.errors import ConfigError, InboundError
-from inbound.group.operations import Done
+from inbound.group.operations import OperationResult
 from inbound.http.server.listener import ConnectionTable
 from inbound.http.server.page import Page, text
 from inbound.http.server.server import LIMITS, PageServer, Request
@@ -52,7 +52,7 @@ def secure(make: Make) -> Make:
             token=None if token is None else lambda: token,
             reload=lambda seconds: ReloadOutcome("unchanged"),
             operate=lambda channel, operation: answered(
-                lambda: Done(channel, "svc", operation.verb.value, None, True, "done", [], [])
+                lambda: OperationResult(channel, "svc", operation.verb.value, None, True, "done", [], [])
             ),
             **settings,
         )

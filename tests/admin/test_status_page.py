@@ -15,7 +15,7 @@ import pytest
 from inbound.admin.listener import AdminServer
 from inbound.admin.status_page import SCRIPTS, STYLES, status_page, wants_html
 from inbound.controller.reset_offset.model import ConditionType
-from inbound.group.operations import Verb
+from inbound.group.operations import OperationKind
 from inbound.observe.explain.facts import BENIGN, MOVING, Cause
 from tests.observe.status.made_status import Answer, ask, process
 
@@ -174,7 +174,7 @@ def test_the_words_are_those_of_the_code() -> None:
     assert set(names(rows, "const BENIGN = new Set([")) | quiet == {cause.value for cause in BENIGN}
     assert names(source("resets.js"), "const CONDITIONS = [") == list(get_args(ConditionType))
     controls = re.findall(r"^  (\w+): \w*\(?\w*\)? => \(\{$", source("control.js"), re.MULTILINE)
-    assert set(controls) == {verb.value for verb in Verb} | {"reload"}
+    assert set(controls) == {verb.value for verb in OperationKind} | {"reload"}
 
 
 def test_the_page_does_not_depend_on_the_status(url: str, page: Answer) -> None:

@@ -10,7 +10,8 @@ from inbound import TopicPartition
 from inbound.controller.kafka_controller import SESSION, SessionEvent, SessionState
 from inbound.coordinators.ownership import Fence
 from inbound.errors import IllegalTransitionError
-from inbound.partition.partition import TRANSITIONS, Partition, Place, Step
+from inbound.partition.partition import Partition
+from inbound.partition.place import TRANSITIONS, Place, Step
 from inbound.partition.position import Position
 
 

@@ -410,7 +410,7 @@ def test_what_is_no_offset_is_not_taken_for_one(world: World, offset: object) ->
     publish(world, 3)
     start(world, None, Finishes, on_error={"max_attempts": 1, "then": "hold"})
     partition = world.consumers["a"].channel.status().partitions[0]
-    told = f"BadResponseError: orders/0: Context.advance was given {offset!r}; give it the next offset to read"
+    told = f"BadResponseError: orders/0: Context.advance got {offset!r}; pass the next offset to read"
     assert (world.commits(), str(partition.last_error).startswith(told)) == ({0: 0}, True)
 
 
@@ -460,7 +460,7 @@ def test_generator_exit_of_another_callback_is_one_too(world: World, name: str) 
 @pytest.mark.parametrize("batch", [None, "orders"])
 def test_what_is_no_batch_is_not_taken_for_one(batch: object) -> None:
     """It was an AttributeError about `claim`, which nobody outside knows."""
-    told = f"channel orders: Context.advance was given {batch!r}; give it a batch that on_next_batch was given"
+    told = f"channel orders: Context.advance got {batch!r}; pass a batch that on_next_batch received"
     with pytest.raises(BadResponseError, match=f"^{re.escape(told)}$"):
         Context("orders", "g", "a").advance(batch, 1)  # type: ignore[arg-type]
 

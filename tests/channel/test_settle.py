@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from inbound import BatchResponse, TopicPartition
 from inbound.channel.failure_policy import RETRY
-from inbound.channel.outcome import Outcome, decide
+from inbound.channel.response import Decision, decide
 from inbound.errors import BadResponseError
 from inbound.topic_partition import MOST_OFFSET
 
@@ -16,23 +16,23 @@ TP = TopicPartition("orders", 3)
 
 #: The batch is 10..19, the commit is 10.
 ANSWERS = [
-    (BatchResponse.advance(), Outcome(20, 20)),
-    (BatchResponse.advance(15), Outcome(15, 15)),
-    (BatchResponse.advance(10), Outcome(10, None, reverted_from=20)),
-    (BatchResponse.advance(20), Outcome(20, 20)),
-    (BatchResponse.advance(25, skip=True), Outcome(25, 25, skipped=(20, 25))),
-    (BatchResponse.advance(wait=2.5, max_bytes=100), Outcome(20, 20, wait=2.5, max_bytes=100)),
-    (BatchResponse.revert(), Outcome(10, None, reverted_from=20)),
-    (BatchResponse.revert(4), Outcome(4, None, reverted_from=20)),
-    (BatchResponse.revert(17, wait=1.0), Outcome(17, None, reverted_from=20, wait=1.0)),
-    (BatchResponse.next(), Outcome(20, None)),
-    (BatchResponse.next(12), Outcome(12, None, reverted_from=20)),
-    (BatchResponse.next(30), Outcome(30, None, skipped=(20, 30))),
+    (BatchResponse.advance(), Decision(20, 20)),
+    (BatchResponse.advance(15), Decision(15, 15)),
+    (BatchResponse.advance(10), Decision(10, None, reverted_from=20)),
+    (BatchResponse.advance(20), Decision(20, 20)),
+    (BatchResponse.advance(25, skip=True), Decision(25, 25, skipped=(20, 25))),
+    (BatchResponse.advance(wait=2.5, max_bytes=100), Decision(20, 20, wait=2.5, max_bytes=100)),
+    (BatchResponse.revert(), Decision(10, None, reverted_from=20)),
+    (BatchResponse.revert(4), Decision(4, None, reverted_from=20)),
+    (BatchResponse.revert(17, wait=1.0), Decision(17, None, reverted_from=20, wait=1.0)),
+    (BatchResponse.next(), Decision(20, None)),
+    (BatchResponse.next(12), Decision(12, None, reverted_from=20)),
+    (BatchResponse.next(30), Decision(30, None, skipped=(20, 30))),
 ]
 
 
 @pytest.mark.parametrize(("response", "outcome"), ANSWERS, ids=lambda value: str(value)[:60])
-def test_an_answer_decides_position_and_commit(response: BatchResponse, outcome: Outcome) -> None:
+def test_an_answer_decides_position_and_commit(response: BatchResponse, outcome: Decision) -> None:
     """Each verb moves the position and the commit as the contract says."""
     assert decide(TP, response, committed=10, first=10, position=20) == outcome
 
@@ -62,12 +62,12 @@ def test_what_a_revert_went_back_over_is_not_committed_again() -> None:
     answers = [
         decide(TP, a, committed=100, first=40, position=60) for a in (BatchResponse.advance(), BatchResponse.revert())
     ]
-    assert answers == [Outcome(60, None), Outcome(40, None, reverted_from=60)]
+    assert answers == [Decision(60, None), Decision(40, None, reverted_from=60)]
 
 
 def test_without_a_commit_the_batch_itself_is_the_floor() -> None:
     """A group's first batch may be taken back to its own beginning."""
-    assert decide(TP, BatchResponse.revert(), committed=None, first=7, position=9) == Outcome(7, None, reverted_from=9)
+    assert decide(TP, BatchResponse.revert(), committed=None, first=7, position=9) == Decision(7, None, reverted_from=9)
 
 
 @given(

@@ -76,6 +76,18 @@ PLUGINS = [
         "(my_failing.py:2)",
     ),
     (
+        "my_typo:Orders",
+        "x = 1\nclass Orders:\n    def on next_batch(self, batch): ...\n",
+        "inbound.yaml:5: channels.orders.processor.type: my_typo failed when imported: SyntaxError: expected '(' "
+        "(my_typo.py:3)",
+    ),
+    (
+        "my_evaluated:Orders",
+        "x = 1\neval('1 +')\n",
+        "inbound.yaml:5: channels.orders.processor.type: my_evaluated failed when imported: SyntaxError: invalid syntax "
+        "(<string>, line 1) (my_evaluated.py:2)",
+    ),
+    (
         "my_other:Orders",
         "class Order: ...\n",
         "inbound.yaml:5: channels.orders.processor.type: my_other has no 'Orders'; its path is my_other.py",
@@ -154,6 +166,27 @@ def test_every_command_has_help_that_ends_with_examples_that_work(
         program, *arguments = shlex.split(example)
         assert (program, tuple(arguments[: len(command)])) == ("inbound", command)
         parser().parse_args(arguments)
+
+
+@pytest.mark.parametrize(
+    ("group", "names"),
+    [
+        ("cluster", "up|down|status|fetch"),
+        ("dead-letters", "list|show|redrive|purge"),
+        ("new", "processor"),
+        ("offsets", "show|export|reset|import|delete"),
+        ("spark", "validate|replay|archive|report"),
+    ],
+)
+def test_a_group_without_its_command_names_them(group: str, names: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the usage and in the error."""
+    with pytest.raises(SystemExit) as caught:
+        main([group])
+
+    assert (caught.value.code, capsys.readouterr().err) == (
+        2,
+        f"usage: inbound {group} [-h] {names} ...\ninbound {group}: error: the following arguments are required: {names}\n",
+    )
 
 
 @pytest.mark.parametrize("number", ["0", "257", "many", "1" * 5000])

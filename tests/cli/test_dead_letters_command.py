@@ -14,7 +14,7 @@ import kafka
 import pytest
 
 from inbound.cli.dead_letters import options as dead_letters_options
-from inbound.cli.dead_letters import redrive as dead_letters_redrive
+from inbound.cli.dead_letters import purge
 from inbound.cli.main import main
 from inbound.processors.batch import PlainRecord
 from inbound.processors.dispatch.transport import Answer
@@ -83,7 +83,7 @@ def run(
         for partition, end in offsets.items():
             fake.retain(topic, partition, end)
 
-    monkeypatch.setattr(dead_letters_redrive, "delete_before", delete_before)
+    monkeypatch.setattr(purge, "delete_before", delete_before)
     monkeypatch.setattr("logging.basicConfig", lambda **options: None)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr("sys.stdin", io.StringIO())

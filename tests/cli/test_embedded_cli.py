@@ -36,7 +36,7 @@ def run(*arguments: str) -> int:
         (["up", "--zookeepers", "-1"], "argument --zookeepers: need 1 server or more, got '-1'"),
         (["up", "--brokers", "two"], "argument --brokers: need 1 server or more, got 'two'"),
         (["sideways"], "invalid choice: 'sideways'"),
-        ([], "the following arguments are required: COMMAND"),
+        ([], "the following arguments are required: up|down|status|fetch"),
     ],
 )
 def test_bad_arguments_are_named(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,8 @@ from inbound.errors import ConfigError
 from inbound.http.server.page import Page
 from inbound.http.server.server import Request
 from inbound.ledger import Done, FilesLedger, Range
-from inbound.observe.explain.answer import PartitionQuestion, at_time, recorded
+from inbound.observe.explain.answer import PartitionQuestion
+from inbound.observe.explain.history import at_time, recorded
 from inbound.partition.journal import Happened
 from inbound.plan.subscriptions import channels_of
 from inbound.testing import ManualClock

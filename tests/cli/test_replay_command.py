@@ -12,6 +12,7 @@ import pytest
 
 from inbound.cli.main import main
 from inbound.kafka.base import LogRange, TopicMeta
+from inbound.spark.replay.marks import Attempt, ReplayFolder, Standing
 from inbound.testing.kafka import FakeKafka
 from inbound.topic_partition import TopicPartition
 
@@ -111,6 +112,22 @@ def test_a_dry_run_prints_what_would_be_replayed(tmp_path: Path, run: Run) -> No
     assert ["orders", "1", "0", "7", "0", "7"] in [line.split() for line in said.splitlines()]
     assert "14 offsets to replay" in said
     assert not (tmp_path / "ledger").exists()
+
+
+def test_a_summary_that_cannot_be_written_is_no_failed_replay(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says that the replay has ended: it need not be repeated."""
+    run("--name", "done")  # without Java it ends with its plan
+    monkeypatch.setattr(
+        ReplayFolder, "standing", lambda self, unit: Standing(unit, (Attempt(1, unit.first, unit.next),))
+    )
+    missing = tmp_path / "missing" / "summary.json"
+
+    code, said = run("--name", "done", "--json", str(missing))
+
+    assert code == 1
+    assert f"--json: {missing} cannot be written: No such file or directory; the replay itself has ended" in said
 
 
 def test_an_earlier_plan_goes_on_and_must_still_be_in_the_log(tmp_path: Path, run: Run, kafka: FakeKafka) -> None:

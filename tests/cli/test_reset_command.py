@@ -378,6 +378,16 @@ def test_a_manifest_that_cannot_be_used_is_refused_with_its_line(reset: Stage, t
     assert (code, message in err, reset.commands()) == (2, True, []), err
 
 
+@pytest.mark.parametrize(
+    "arguments", [("-f", "nope"), ("--group", "orders-svc", "--topic", "orders", "--from-file", "nope")]
+)
+def test_a_file_that_is_missing_is_named_with_its_option(reset: Stage, arguments: tuple[str, ...]) -> None:
+    """The option shows which of several files it is."""
+    code, _, err = reset(*arguments)
+
+    assert (code, err) == (2, f"error: {arguments[-2]}: nope: no such file; name another\n")
+
+
 def test_a_manifest_says_itself_where_to(reset: Stage) -> None:
     """Options beside it would be two answers to one question."""
     code, _, err = reset("-f", reset.file(manifest(), "reset.yaml"), "--to-latest")

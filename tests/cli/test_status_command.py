@@ -143,6 +143,22 @@ def test_who_does_not_answer_is_named_and_the_others_are_shown(
     assert "inbound 0.1.0, pid 4711 on host" in out
 
 
+@pytest.mark.parametrize("given", ["user:pw", "user:p@w", "pw"])
+def test_a_password_in_an_address_is_hidden(capsys: pytest.CaptureFixture[str], given: str) -> None:
+    """The admin port wants none; the rest of the address is asked, and named."""
+    with socket.create_server(("127.0.0.1", 0)) as once:
+        gone = f"127.0.0.1:{once.getsockname()[1]}"
+
+    code = run("--url", f"https://{given}@{gone}")
+
+    err = capsys.readouterr().err
+    assert (code, err.startswith(f"error: https://***@{gone}: no answer: nothing listens there"), "pw" in err) == (
+        1,
+        True,
+        False,
+    )
+
+
 @pytest.mark.parametrize(
     ("code", "body", "message"),
     [
@@ -213,6 +229,11 @@ def test_a_configuration_that_does_not_say_the_address(tmp_path: Path, listen: s
         (("--url", "ftp://host:1"), "need http://HOST:PORT, got 'ftp://host:1'"),
         (("--url", "http://host:port"), "need http://HOST:PORT, got 'http://host:port'"),
         (("--url", "http://[::1"), "need http://HOST:PORT, got 'http://[::1'"),
+        (("--url", "http://a b"), "need http://HOST:PORT, got 'http://a b'"),
+        (("--url", "http://host/a\tb"), r"need http://HOST:PORT, got 'http://host/a\tb'"),
+        (("--url", "ftp://user:pw@host"), "need http://HOST:PORT, got 'ftp://***@host'"),
+        (("--url", "http://user:p/w@host"), "need http://HOST:PORT, got 'http://***@host'"),
+        (("--url", "http://user:p w@host:1"), "need http://HOST:PORT, got 'http://***@host:1'"),
         (("--url", "http://:80"), "need http://HOST:PORT, got 'http://:80'"),
         (("--watch", "0"), "need seconds between 0.1 and 86400, got '0'"),
         (("--watch", "nan"), "need seconds between 0.1 and 86400, got 'nan'"),

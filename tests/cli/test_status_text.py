@@ -8,8 +8,8 @@ import pytest
 
 from inbound.cli.inspect.status_text import age, shown
 from inbound.cli.shared.output import count, table
-from inbound.coordinators.members import SubscriberStatus
 from inbound.coordinators.pauses import Pause
+from inbound.coordinators.subscriber_status import SubscriberStatus
 from inbound.kafka.base import BrokerFigures
 from inbound.observe.status.status import RefusedManifestStatus, ResetStatus, ThreadStatus, process_status
 from inbound.partition.meters import MetersStatus

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inbound.config.kafka_properties import jaas_line, parse_jaas
+from inbound.config.kafka_values import jaas_line, parse_jaas
 
 
 @pytest.mark.parametrize(

@@ -241,7 +241,7 @@ def test_files_that_are_no_use_are_named(settings: dict[str, Any], message: str)
         (None, AuthFailedError(), "the server asks every client to log in; set zookeeper.auth"),
         ("digest", AuthFailedError(), "the server takes no log-in by digest"),
         ("sasl", InvalidACLError(), "the server knows no users by sasl; see zookeeper.auth.scheme and zookeeper.acl"),
-        (None, NoAuthError(), "a client without a user may not use zookeeper.chroot; who made it had logged in"),
+        (None, NoAuthError(), "a client without a user may not use zookeeper.chroot; its creator had logged in"),
         (
             "sasl",
             NoAuthError(),

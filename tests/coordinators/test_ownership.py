@@ -11,7 +11,7 @@ import pytest
 
 from inbound import TopicPartition
 from inbound.coordinators.nodes import BadNodeError, EpochInfo, ResetNote, decode_epoch
-from inbound.coordinators.ownership import Claim, Fence, Ownership, Verdict
+from inbound.coordinators.ownership import Claim, ClaimCheck, Fence, Ownership
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.zookeeper import Create, Delete, Op, RefusedError, SetData
 from inbound.errors import TransientError, ZkAmbiguousError, ZkUnavailableError
@@ -186,7 +186,7 @@ def test_recovery_in_a_new_session_keeps_the_epoch(group: Group) -> None:
     old = a.claim().fence
     a.reconnect(new_session=True)
     verdict, fence = a.do(a.ownership.recover(TP, old))
-    assert (verdict, fence) == (Verdict.HELD, Fence(1, a.session))
+    assert (verdict, fence) == (ClaimCheck.HELD, Fence(1, a.session))
     assert (group.owner, a.commit(fence, 5)) == (a.session, True)
 
 
@@ -196,9 +196,9 @@ def test_recovery_finds_a_partition_lost_that_another_has_claimed(group: Group) 
     old = a.claim().fence
     a.reconnect(new_session=True)
     theirs = b.claim().fence
-    assert a.do(a.ownership.recover(TP, old))[0] is Verdict.LOST
+    assert a.do(a.ownership.recover(TP, old))[0] is ClaimCheck.LOST
     b.do(b.ownership.release(TP, theirs, 7))
-    assert a.do(a.ownership.recover(TP, old))[0] is Verdict.LOST
+    assert a.do(a.ownership.recover(TP, old))[0] is ClaimCheck.LOST
     assert not a.commit(old, 6)
     assert group.offset == b"7"
 
@@ -212,7 +212,7 @@ def test_a_recovery_whose_answer_did_not_come_is_found_to_have_worked(group: Gro
     a.steps("execute", "answer", "execute")
     group.clock.advance(a.zk.call_timeout)
     a.tasks.step()
-    assert a.finish(mine) == (Verdict.HELD, Fence(1, a.session))
+    assert a.finish(mine) == (ClaimCheck.HELD, Fence(1, a.session))
 
 
 def test_recovery_stops_at_a_closed_gate(group: Group) -> None:
@@ -223,8 +223,8 @@ def test_recovery_stops_at_a_closed_gate(group: Group) -> None:
     mine = a.begin(a.ownership.recover(TP, old))
     a.steps("execute", "answer")
     group.close_gate()
-    assert a.finish(mine)[0] is Verdict.CLOSED
-    assert a.do(a.ownership.recover(TP, old))[0] is Verdict.CLOSED
+    assert a.finish(mine)[0] is ClaimCheck.CLOSED
+    assert a.do(a.ownership.recover(TP, old))[0] is ClaimCheck.CLOSED
     assert group.owner is None
 
 
@@ -232,15 +232,15 @@ def test_verify_tells_what_became_of_a_partition(group: Group) -> None:
     """Held; no owner; gate closed; another's epoch; and our node under an epoch that we do not know."""
     a, b = group.join("a"), group.join("b")
     fence = a.claim().fence
-    assert a.do(a.ownership.verify(TP, fence)) == (Verdict.HELD, fence)
-    assert a.do(a.ownership.verify(TP, Fence(0, a.session)))[0] is Verdict.BROKEN
+    assert a.do(a.ownership.verify(TP, fence)) == (ClaimCheck.HELD, fence)
+    assert a.do(a.ownership.verify(TP, Fence(0, a.session)))[0] is ClaimCheck.BROKEN
     group.ensemble.tree.transaction([Delete(PATHS.owner(*TP))], 0)
-    assert a.do(a.ownership.verify(TP, fence))[0] is Verdict.UNVERIFIED
+    assert a.do(a.ownership.verify(TP, fence))[0] is ClaimCheck.UNVERIFIED
     group.close_gate()
-    assert a.do(a.ownership.verify(TP, fence))[0] is Verdict.CLOSED
+    assert a.do(a.ownership.verify(TP, fence))[0] is ClaimCheck.CLOSED
     group.open_gate()
     b.claim()
-    assert a.do(a.ownership.verify(TP, fence))[0] is Verdict.LOST
+    assert a.do(a.ownership.verify(TP, fence))[0] is ClaimCheck.LOST
 
 
 def test_the_node_of_our_own_old_session_is_no_proof_that_we_hold_it(group: Group) -> None:
@@ -249,7 +249,7 @@ def test_the_node_of_our_own_old_session_is_no_proof_that_we_hold_it(group: Grou
     fence = a.claim().fence
     path = PATHS.owner(*TP)
     group.ensemble.tree.transaction([Delete(path), Create(path, b"a", ephemeral=True)], a.session + 1000)
-    assert a.do(a.ownership.verify(TP, fence))[0] is Verdict.UNVERIFIED
+    assert a.do(a.ownership.verify(TP, fence))[0] is ClaimCheck.UNVERIFIED
 
 
 # -- release -----------------------------------------------------------------------------------------------------------

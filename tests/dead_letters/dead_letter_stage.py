@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 
-from inbound.kafka.clients.outlets import DeadLetterTopic
+from inbound.kafka.clients.dead_letter_topic import DeadLetterTopic
 from inbound.processors.batch import PlainRecord, Record
 from inbound.processors.dispatch.encoding import dead_letter, error_extensions
 from inbound.processors.dispatch.transport import Answer

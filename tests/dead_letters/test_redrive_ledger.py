@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from inbound.dead_letters.redrive import RedriveLedger
+from inbound.dead_letters.redrive_ledger import RedriveLedger
 from inbound.errors import LedgerError
 from inbound.testing.clock import ManualClock
 

@@ -13,7 +13,8 @@ import kafka
 import pytest
 
 from inbound.clock import SystemClock
-from inbound.dead_letters.redrive import Done, LetterSender, Parcel, RedriveAccount, RedriveLedger, redrive
+from inbound.dead_letters.redrive import Done, LetterSender, Parcel, RedriveAccount, redrive
+from inbound.dead_letters.redrive_ledger import RedriveLedger
 from inbound.dead_letters.senders import SubscriberSender, TopicSender
 from inbound.errors import BrokerUnavailableError, LedgerError
 from inbound.processors.cloudevents_bridge import RecordParts

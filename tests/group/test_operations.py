@@ -17,7 +17,7 @@ from inbound.config import AdminConfig, ChannelConfig, ZooKeeperConfig
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import SetData
 from inbound.errors import ConfigError, InboundError, ZkAmbiguousError, ZkUnavailableError
-from inbound.group.operations import Operation, Operator, UnknownTargetError, Verb
+from inbound.group.operations import Operation, OperationKind, Operator, UnknownTargetError
 from inbound.testing.clock import ManualClock
 from inbound.testing.world import GROUP, World
 from inbound.testing.zookeeper import FakeEnsemble
@@ -207,7 +207,7 @@ def test_an_operation_runs_on_the_controllers_thread_and_is_waited_for(tasks: Ta
     """The caller gets to know what was done."""
     ensemble = FakeEnsemble(ManualClock())
     ensemble.auto = True
-    done = operator(tasks, ensemble)("orders", Operation(Verb.PAUSE))
+    done = operator(tasks, ensemble)("orders", Operation(OperationKind.PAUSE))
     assert (done.changed, done.held_by, done.members) == (True, ["operator"], [])
 
 
@@ -229,7 +229,7 @@ def test_an_operation_that_cannot_be_done_fails_at_once(
     elif state == "stopping":
         tasks.close()
     with pytest.raises(error, match=said):
-        operator(tasks, ensemble)(channel, Operation(Verb.RESUME))
+        operator(tasks, ensemble)(channel, Operation(OperationKind.RESUME))
 
 
 # -- the token -----------------------------------------------------------------------------------------------------
@@ -252,11 +252,11 @@ def test_the_token_is_read_from_its_file_each_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "cannot be read: No such file or directory"),
-        (b"", "must hold one word: the token"),
-        (b" \n", "must hold one word: the token"),
-        (b"two words", "must hold one word: the token"),
-        (b"\xff", "cannot be read: it is not UTF-8"),
+        (None, ": no such file; name another"),
+        (b"", " must hold one word: the token"),
+        (b" \n", " must hold one word: the token"),
+        (b"two words", " must hold one word: the token"),
+        (b"\xff", ":1: a byte is not UTF-8; save the file as UTF-8"),
     ],
 )
 def test_a_token_file_that_cannot_be_used_is_refused_at_the_start(
@@ -268,7 +268,7 @@ def test_a_token_file_that_cannot_be_used_is_refused_at_the_start(
         path.write_bytes(content)
     with pytest.raises(ConfigError) as error:
         token_of(path)
-    assert str(error.value) == f"admin.token_file: {path} {said}"
+    assert str(error.value) == f"admin.token_file: {path}{said}"
 
 
 def test_the_controller_does_not_wait_for_its_callers() -> None:
@@ -280,7 +280,7 @@ def test_the_controller_does_not_wait_for_its_callers() -> None:
     tasks = consumer.tasks
     ask = Operator(tasks, consumer.zk, world.clock, ONE, "the admin port")
     found = []
-    thread = threading.Thread(target=lambda: found.append(ask("orders", Operation(Verb.PAUSE)).members))
+    thread = threading.Thread(target=lambda: found.append(ask("orders", Operation(OperationKind.PAUSE)).members))
     thread.start()
     while thread.is_alive():
         world.run(0.05)

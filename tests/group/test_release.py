@@ -12,14 +12,8 @@ from inbound.coordinators.dynamic import DynamicCoordinator
 from inbound.coordinators.pauses import OPERATOR, Pause, ask_rebalance
 from inbound.coordinators.static import StaticCoordinator
 from inbound.errors import InboundError
-from inbound.group.operations import (
-    UNTIL_REBALANCE,
-    BadOperationError,
-    Operation,
-    ReleaseCooldown,
-    UnknownTargetError,
-    Verb,
-)
+from inbound.group.operations import BadOperationError, Operation, OperationKind, UnknownTargetError
+from inbound.group.partition_backoff import UNTIL_REBALANCE, ReleaseCooldown
 from inbound.process.member_operations import operate_member
 from inbound.testing.world import GROUP, World
 from inbound.topic_partition import TopicPartition
@@ -80,7 +74,7 @@ def test_who_also_has_a_right_to_it_takes_it_and_nothing_is_read_twice_or_not_at
     for partition in (0, 1):
         world.kafka.publish("orders", partition, [b"x"] * 200)
     world.run(0.1)
-    told = asked(world, Operation(Verb.RELEASE, topic="orders", partition=0))
+    told = asked(world, Operation(OperationKind.RELEASE, topic="orders", partition=0))
     world.run(20)
     seen = sorted((tp.partition, offset) for c in world.consumers.values() for tp, offset in c.processor.seen)  # type: ignore[attr-defined]
     assert (world.owned(), world.commits()) == ({"a": {1}, "b": {0}}, {0: 200, 1: 200})
@@ -144,11 +138,11 @@ def test_what_is_not_held_cannot_be_released() -> None:
     world.join("a")
     world.run(5)
     with pytest.raises(UnknownTargetError, match="member a does not hold orders/7; it holds orders/0"):
-        asked(world, Operation(Verb.RELEASE, topic="orders", partition=7))
+        asked(world, Operation(OperationKind.RELEASE, topic="orders", partition=7))
     with pytest.raises(UnknownTargetError, match="this process is member a, not b"):
-        asked(world, Operation(Verb.RELEASE, "b", topic="orders", partition=0))
+        asked(world, Operation(OperationKind.RELEASE, "b", topic="orders", partition=0))
     with pytest.raises(UnknownTargetError, match="no channel 'other' in this process"):
-        asked(world, Operation(Verb.RELEASE, topic="orders", partition=0), channel="other")
+        asked(world, Operation(OperationKind.RELEASE, topic="orders", partition=0), channel="other")
     assert world.owned() == {"a": {0}}
 
 
@@ -176,13 +170,13 @@ def test_the_rate_is_set_while_it_reads() -> None:
     world.kafka.publish("orders", 0, [b"x"] * 900)
 
     def in_5_seconds(rate: float | None) -> int:
-        asked(world, Operation(Verb.RATE, per_second=rate))
+        asked(world, Operation(OperationKind.RATE, per_second=rate))
         before = len(journal.offsets)
         world.run(5)
         return len(journal.offsets) - before
 
     slow, fast = in_5_seconds(10), in_5_seconds(100)
-    asked(world, Operation(Verb.RATE, per_second=None))
+    asked(world, Operation(OperationKind.RATE, per_second=None))
     world.run(5)
     assert (35 <= slow <= 65, 400 <= fast <= 600) == (True, True), (slow, fast)
     assert (journal.offsets, world.commits()) == (list(range(900)), {0: 900})
@@ -195,7 +189,7 @@ def test_a_rate_can_be_set_where_there_was_none() -> None:
     journal = join(world, {})
     status = world.consumers["a"].channel.status
     before = (status().paced, status().max_read_rate)
-    told = asked(world, Operation(Verb.RATE, per_second=20.0))
+    told = asked(world, Operation(OperationKind.RATE, per_second=20.0))
     world.kafka.publish("orders", 0, [b"x"] * 1000)
     world.run(10)
     assert (before, status().max_read_rate) == ((True, None), 20.0)
@@ -213,7 +207,7 @@ def test_a_processor_that_does_not_pace_itself_says_so() -> None:
     world.join("a", coordinator=DynamicCoordinator())
     world.run(1)
     with pytest.raises(BadOperationError, match="a Recording has no read rate that could be set"):
-        asked(world, Operation(Verb.RATE, per_second=5.0))
+        asked(world, Operation(OperationKind.RATE, per_second=5.0))
     assert world.consumers["a"].channel.status().paced is False
 
 
@@ -223,13 +217,13 @@ def test_a_processor_that_does_not_pace_itself_says_so() -> None:
 @pytest.mark.parametrize(
     ("path", "operation"),
     [
-        ("release?topic=a%2Fb&partition=3", Operation(Verb.RELEASE, topic="a/b", partition=3)),
+        ("release?topic=a%2Fb&partition=3", Operation(OperationKind.RELEASE, topic="a/b", partition=3)),
         (
             "release?topic=orders&partition=0&seconds=2.5&consumer=a-1",
-            Operation(Verb.RELEASE, "a-1", topic="orders", partition=0, seconds=2.5),
+            Operation(OperationKind.RELEASE, "a-1", topic="orders", partition=0, seconds=2.5),
         ),
-        ("rate?per_second=100", Operation(Verb.RATE, per_second=100.0)),
-        ("rate?per_second=none&consumer=a-1", Operation(Verb.RATE, "a-1")),
+        ("rate?per_second=100", Operation(OperationKind.RATE, per_second=100.0)),
+        ("rate?per_second=none&consumer=a-1", Operation(OperationKind.RATE, "a-1")),
     ],
 )
 def test_a_post_says_what_to_do_with_one_member(make_port: MakePort, path: str, operation: Operation) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from inbound.coordinators.base import GroupView, Member
-from inbound.coordinators.members import SubscriberSaid, SubscriberStatus, status_of
 from inbound.coordinators.nodes import MemberInfo, decode_member
+from inbound.coordinators.subscriber_status import SubscriberSaid, SubscriberStatus, status_of
 from inbound.topic_partition import TopicPartition
 
 SAID = SubscriberSaid(uid="u", generation=3, digest="d")

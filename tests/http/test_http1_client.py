@@ -325,7 +325,7 @@ def test_the_answer_says_why_there_is_no_connection() -> None:
         (tls,) = post_in_turn(target(encrypted.url), b"x")
     assert [refused.problem, no_tls.problem, tls.problem] == [
         "no connection: Connection refused",
-        "TLS: what answers does not speak it; should the URL begin with http, or name another port?",
+        "TLS: the receiver does not speak it; should the URL begin with http, or name another port?",
         "the answer is no HTTP/1.1 (Expected HTTP/, RTSP/ or ICE/); it is TLS: should the URL begin with https?",
     ]
 

@@ -19,6 +19,7 @@ from inbound.errors import BrokerUnavailableError, ConfigError, InboundError
 from inbound.ingress.server import Ingress
 from inbound.observe.status.status import ReloadOutcome
 from inbound.process.ingress import IngressProcess
+from inbound.process.reload.changes import ProcessPlan
 from inbound.process.reload.reconfiguration import TRY_AGAIN
 from inbound.process.sections import Intake, Makers
 from inbound.testing.clock import ManualClock
@@ -33,6 +34,7 @@ class Stage:
 
     folder: Path
     made: list[Ingress] = field(default_factory=list)
+    client_ids: list[object] = field(default_factory=list)
     producer: MemoryProducer = field(default_factory=lambda: MemoryProducer("orders"))
 
     def __post_init__(self) -> None:
@@ -47,7 +49,29 @@ class Stage:
     def _make(self, config: Config) -> Ingress:
         assert config.ingress is not None
         self.made.append(Ingress(config.ingress, {}, producer=self.producer))
+        self.client_ids.append(config.kafka.get("client.id"))
         return self.made[-1]
+
+    def running(self) -> dict[int, object]:
+        """Return which of the ingresses made run, and their `client.id` of Kafka."""
+        alive = [all(thread.alive for thread in ingress.threads()) for ingress in self.made]
+        return {number: self.client_ids[number] for number, lives in enumerate(alive) if lives}
+
+    def new_brokers(self, taken: socket.socket) -> dict[str, object]:
+        """Return an edit of Kafka and the ingress that fails between the two, at the admin port."""
+        ingress = {"listen": "127.0.0.1:0", "max_connections": 7}
+        return {
+            "ingress": ingress,
+            "kafka": {"client.id": "x"},
+            "admin": {"listen": f"127.0.0.1:{taken.getsockname()[1]}"},
+        }
+
+    @staticmethod
+    def try_out(config: Config, refused: threading.Event) -> None:
+        """Answer for the new brokers alone."""
+        if config.kafka.get("client.id") != "x":
+            refused.set()
+            raise BrokerUnavailableError("the former brokers do not answer")
 
     def write(self, **sections: object) -> None:
         """Write the file again with other sections."""
@@ -152,6 +176,36 @@ def test_a_change_of_both_sections_restarts_the_ingress_once(stage: Stage) -> No
     )
 
 
+@pytest.mark.parametrize("before", [{}, {"logging": {"level": "debug"}}, {"kafka": {"client.id": "y"}}])
+def test_a_refused_edit_of_brokers_and_ingress_leaves_the_ingress_alone(
+    stage: Stage, before: dict[str, object]
+) -> None:
+    """It is not restarted, so it does not depend on whether the former brokers answer on the way back."""
+    if before:
+        stage.edit(**before)
+    running = stage.running()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        outcome = stage.edit(**{**before, **stage.new_brokers(taken)})
+
+    assert (outcome.outcome, stage.running()) == ("rolled-back", running)
+
+
+def test_brokers_that_a_second_edit_keeps_are_those_of_the_ingress(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first edit failed between Kafka and the ingress, and the former brokers did not answer on the way back."""
+    refused = threading.Event()
+    monkeypatch.setattr(Intake, "try_out", lambda self, config: stage.try_out(config, refused))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        stage.write(**stage.new_brokers(taken))
+        stage.process.reconfiguration.ask()
+        assert refused.wait(10.0)
+
+    outcome = stage.edit(kafka={"client.id": "x"})
+
+    assert (outcome.outcome, outcome.steps, [*stage.running().values()]) == ("applied", ["kafka: client.id"], ["x"])
+
+
 def test_another_certificate_in_the_same_file_is_taken(stage: Stage) -> None:
     """The content of the files counts, not only their names."""
     cert = stage.folder / "cert.pem"
@@ -228,12 +282,12 @@ def test_what_cannot_come_back_is_tried_until_it_does() -> None:
             raise ConfigError("the port is taken")
 
     makes = [make, lambda config: Unstartable(IngressConfig(), {}, producer=MemoryProducer()), make, make]
-    config = Config(ingress=IngressConfig())
-    intake = Intake(lambda config: makes.pop(0)(config), config, clock, threading.Event(), lambda: False)
+    plan = ProcessPlan(Config(ingress=IngressConfig()), {})
+    intake = Intake(lambda config: makes.pop(0)(config), plan, clock, threading.Event(), lambda: False)
     intake.start()
 
     with pytest.raises(InboundError, match="the port is taken; nor can the ingress come back as it was"):
-        intake.change(config)
+        intake.change(plan)
     alive = [_alive(intake)]
     fails[0] = False
     intake.tidy()
@@ -262,7 +316,7 @@ def test_kafka_has_to_answer_with_new_settings() -> None:
 
     intake = Intake(
         lambda config: Ingress(config.ingress or IngressConfig(), {}, producer=producer),
-        config, clock, Passing(), lambda: False,
+        ProcessPlan(config, {}), clock, Passing(), lambda: False,
     )  # fmt: skip
 
     with pytest.raises(InboundError) as raised:

@@ -12,8 +12,9 @@ from kafka.record.memory_records import MemoryRecordsBuilder
 from kafka.structs import TopicPartition
 
 from inbound.errors import UnreadableBatchError
-from inbound.kafka.python.bounded_records import DECODERS, TooLargeError, beyond, bounded_parts
+from inbound.kafka.python.bounded_records import beyond, bounded_parts
 from inbound.kafka.python.client import _total_size
+from inbound.kafka.python.decompression import DECODERS, TooLargeError
 from inbound.processors.batch import record_size
 
 TP = TopicPartition("orders", 0)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 
 import kafka
 import pytest
 
 from inbound.errors import BrokerUnavailableError
-from inbound.kafka.clients.outlets import DeadLetterTopic, Message, TopicOutlet
-from inbound.kafka.python.producer import KafkaTopicWriter
+from inbound.kafka.clients.dead_letter_topic import DeadLetterTopic
+from inbound.kafka.python.producer import KafkaTopicWriter, Message, TopicOutlet
 from inbound.processors.batch import PlainRecord
 from inbound.runtime.text import describe
 from tests.kafka.producer_broker import ProducerBroker, Topic
@@ -58,6 +59,52 @@ def test_a_writer_that_sends_is_closed_after_its_last_send() -> None:
     outlet.close()
     assert closed_in_between == [0, 1]
     assert (old.sent, old.closed, newer.closed, newest.closed) == (2, 1, 1, 1)
+
+
+class SteppedLock:
+    """Holds each of two threads where it leaves the lock next after its send, until the other has left it, too."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._both_left = threading.Barrier(2, timeout=30)
+        self.sent: set[threading.Thread] = set()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        if (thread := threading.current_thread()) in self.sent:
+            self.sent.remove(thread)
+            self._both_left.wait()
+
+
+def test_one_thread_closes_a_replaced_writer_that_two_send_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1. A and B send. 2. The writer is replaced. 3. Both have sent, and left the lock once. 4. Only one of them closes."""
+    both_send, replaced = threading.Barrier(3, timeout=30), threading.Event()
+    lock = SteppedLock()
+
+    class SlowWriter(Writer):
+        def send(self, records: Sequence[Message]) -> None:
+            both_send.wait()
+            assert replaced.wait(30)
+            lock.sent.add(threading.current_thread())
+
+    old, new = SlowWriter(), Writer()
+    outlet = TopicOutlet(old)
+    monkeypatch.setattr(outlet, "_lock", lock)
+    threads = [threading.Thread(target=outlet.send, args=([],), daemon=True) for _ in "AB"]
+    for thread in threads:
+        thread.start()
+    both_send.wait()
+    outlet.replace(new)
+    closed_while_sending = old.closed
+    replaced.set()
+    for thread in threads:
+        thread.join(30)
+
+    assert not any(thread.is_alive() for thread in threads)
+    assert (closed_while_sending, old.closed, new.closed) == (0, 1, 0)
 
 
 # -- dead letters, over kafka-python's own producer ------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from inbound.kafka.base import BrokerFigures, LogClient, Poll
 from inbound.kafka.clients import shared_cursor
-from inbound.kafka.clients.shared_log import ARRIVES, NEAR, UNUSED, ChannelView, SharedLog
+from inbound.kafka.clients.shared_log import ARRIVES, NEAR, UNUSED, SharedLog, SharedLogClient
 from inbound.processors.batch import Record
 from inbound.testing import ManualClock
 from inbound.testing.kafka import FakeKafka, FakeLogClient
@@ -23,7 +23,7 @@ from tests.testing.test_fake_kafka import FakeStage
 TP = TopicPartition("orders", 0)
 
 
-class Pumped(ChannelView):
+class Pumped(SharedLogClient):
     """A view whose polls see to it that something comes."""
 
     pump: Callable[[float], object]
@@ -100,7 +100,7 @@ class World:
         self.kafka.create_topic("orders", 1)
         self.publish(records)
         self.shared = Sharing(lambda: self.kafka.client(max_poll_records=10), self.clock, lambda: None)
-        self.got: dict[ChannelView, list[int]] = {}
+        self.got: dict[SharedLogClient, list[int]] = {}
 
     def read_by(self, kind: type[Kind]) -> list[Kind]:
         """Let it be read by clients of this kind from now on. Returns them, as they are made."""
@@ -119,7 +119,7 @@ class World:
     def publish(self, count: int) -> None:
         self.kafka.publish(*TP, [b"x" * 100] * count)
 
-    def view(self, at: int, epoch: int | None = None) -> ChannelView:
+    def view(self, at: int, epoch: int | None = None) -> SharedLogClient:
         view = self.shared.view()
         self.got[view] = []
         view.read({TP: at}, {} if epoch is None else {TP: epoch})
@@ -222,7 +222,7 @@ def test_who_has_read_another_log_learns_it_although_others_read_on() -> None:
     told: list[dict[TopicPartition, int | None]] = []
     for _ in range(5):
         world.shared.pump(0.0)
-        told += [polled.diverged] if (polled := ChannelView.poll(comes, 0.0)).diverged else []
+        told += [polled.diverged] if (polled := SharedLogClient.poll(comes, 0.0)).diverged else []
     assert (world.got[there], told[0]) == ([*range(15, 30)], {TP: 10})
 
 
@@ -235,7 +235,7 @@ def test_who_waits_for_others_to_come_up_to_it_waits_a_bounded_time() -> None:
     world.turns(3)
     world.turns(2, ARRIVES)
     world.shared.pump(0.0)
-    assert ChannelView.poll(comes, 0.0).out_of_range == {TP: 15}
+    assert SharedLogClient.poll(comes, 0.0).out_of_range == {TP: 15}
 
 
 class Asked(FakeLogClient):
@@ -276,9 +276,9 @@ def test_who_joins_where_something_is_kept_is_woken_for_it() -> None:
     slow.pause([TP])
     world.turns(5)
     comes, woken = world.view(20), list[int]()
-    before = ChannelView.poll(comes, 0.0, lambda: woken.append(1))
+    before = SharedLogClient.poll(comes, 0.0, lambda: woken.append(1))
     world.shared.pump(0.0)
-    after = ChannelView.poll(comes, 0.0).fetched
+    after = SharedLogClient.poll(comes, 0.0).fetched
     assert (before.will_wake, woken, [record.offset for record in after[TP].records]) == (True, [1], [*range(20, 30)])
 
 
@@ -330,7 +330,7 @@ def test_what_is_paused_brings_nothing() -> None:
 def test_each_gets_all_of_the_log_in_order_beside_the_others(seed: int) -> None:
     """Pauses, jumps, others that come and go, a log that grows and is never kept for long."""
     random, world = Random(seed), World(100)
-    wanted: dict[ChannelView, int] = {}
+    wanted: dict[SharedLogClient, int] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared_cursor, "KEPT", 1500)
         patch.setattr("inbound.kafka.clients.shared_log.NEAR", 30)

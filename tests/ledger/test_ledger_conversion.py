@@ -102,9 +102,9 @@ def test_what_lies_in_the_working_directory_is_not_imported(
 @pytest.mark.parametrize(
     ("executable", "what"),
     [
-        ("/gone", "no process could be begun to convert it (No such file or directory: /gone); raise the limit on"),
+        ("/gone", "no process could be started to convert it (No such file or directory: /gone); raise the limit on"),
         ("", "it cannot be converted: this program does not know its interpreter"),
-        ("/bin/true", "what converts it has ended with 0"),
+        ("/bin/true", "the converter has ended with 0"),
         ("chatty", "chatty does not convert files: it says b'hello\\n'"),
     ],
 )

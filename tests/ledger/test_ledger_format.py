@@ -16,7 +16,7 @@ from inbound.clock import SystemClock
 from inbound.errors import LedgerError
 from inbound.ledger import Corrupt, Done, Entry, FilesLedger, Ledger, Range, Settled, TornTail, read_file
 from inbound.ledger.format import FileName, name_of, path_part, seal
-from inbound.ledger.reader import Item, read_lines
+from inbound.ledger.jsonl import Item, read_lines
 
 Call = tuple[Callable[[Ledger], None], list[tuple[object, ...]]]
 

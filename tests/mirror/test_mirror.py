@@ -13,12 +13,16 @@ from inbound.cli.inspect.status_text import shown
 from inbound.clock import SystemClock
 from inbound.config import Loaded, OffsetsConfig, load
 from inbound.coordinators.nodes import encode_offset
+from inbound.coordinators.ownership import Fence
 from inbound.coordinators.zookeeper import SetData
 from inbound.errors import ConfigError
 from inbound.mirror.mirror import LAST, Mirror
 from inbound.mirror.plan import ONCE_MORE
 from inbound.observe.status.status import process_status
+from inbound.partition.partition import Partition
+from inbound.partition.position import Position
 from inbound.plan.plan import plan_channels
+from inbound.testing.clock import ManualClock
 from inbound.testing.mirror import FakeMirrorClient
 from inbound.testing.world import World
 from inbound.topic_partition import TopicPartition
@@ -314,6 +318,30 @@ def test_a_broker_that_is_connected_to_forever_holds_up_neither_commits_nor_the_
 
     assert (left_behind, driver.thread.is_alive(), world.groups.open_clients) == (True, False, before)
     assert kinds(world) == ["mirror-behind"]
+
+
+def test_an_earlier_claim_that_is_released_late_leaves_the_offset_of_the_later_one() -> None:
+    """A reset gives a partition up, its release hangs, and the member claims the partition once more."""
+    world = world_of(1, "a")
+    parts = world.consumers["a"].channel.parts
+    clock = ManualClock()
+    mirror = Mirror(
+        parts.settings.now, name=parts.name, clock=clock, zk=parts.zk, schedule=parts.schedule, journal=parts.journal,
+        connect=world.groups.connect,
+    )  # fmt: skip
+    (later,) = parts.schedule.held()
+    earlier = Partition(later.tp, Fence(0, 0), Position(5))
+    mirror.landed(earlier, 5)
+    mirror.landed(later, 9)
+
+    mirror.forget(earlier)
+    kept = mirror.status()
+    mirror.forget(later)
+    forgotten = mirror.status()
+
+    assert kept is not None
+    assert forgotten is not None
+    assert (kept.waiting, forgotten.waiting) == (1, 0)
 
 
 def test_any_exception_of_a_client_is_a_failure_like_others() -> None:

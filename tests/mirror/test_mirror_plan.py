@@ -15,7 +15,7 @@ from inbound.mirror.plan import (
     Held,
     Kind,
     MirrorPlan,
-    Refusal,
+    RefusedOffset,
     refusal_of,
     wait_after,
 )
@@ -37,9 +37,9 @@ def begun() -> MirrorPlan:
     return plan
 
 
-def refused(kind: Kind, *partitions: TopicPartition) -> dict[TopicPartition, Refusal]:
+def refused(kind: Kind, *partitions: TopicPartition) -> dict[TopicPartition, RefusedOffset]:
     """Return an answer that takes all but these."""
-    return dict.fromkeys(partitions, Refusal(kind, "no"))
+    return dict.fromkeys(partitions, RefusedOffset(kind, "no"))
 
 
 def test_the_newest_of_each_partition_goes_in_one_request() -> None:
@@ -78,7 +78,7 @@ def test_a_newer_offset_is_not_overwritten_by_the_one_that_failed() -> None:
     plan.note(P1, 5, 0.5)
     plan.take(held(p0=100, p1=5), 1.0)
     plan.note(P0, 3, 1.5)
-    plan.failed(Refusal(Kind.UNREACHABLE, "gone"), 2.0)
+    plan.failed(RefusedOffset(Kind.UNREACHABLE, "gone"), 2.0)
 
     assert (plan.due(), plan.take(held(p0=3, p1=5), 3.0)) == (3.0, {P0: 3, P1: 5})
 
@@ -150,7 +150,7 @@ def test_a_partition_that_is_refused_holds_up_no_other() -> None:
     again = plan.take(held(p0=2, p1=2), 3.0)
     plan.answered({}, 3.0)
 
-    assert (problem, again, plan.problem, plan.waiting) == (Refusal(Kind.DENIED, "no"), {P0: 2}, None, 0)
+    assert (problem, again, plan.problem, plan.waiting) == (RefusedOffset(Kind.DENIED, "no"), {P0: 2}, None, 0)
 
 
 def test_trouble_is_over_when_there_is_nothing_left_that_was_refused() -> None:
@@ -174,6 +174,6 @@ def test_the_codes_in_the_table_are_kafkas(code: int) -> None:
 def test_codes_that_are_not_in_the_table() -> None:
     """Below 0 no broker has answered; an unknown code is shown as it is."""
     assert (refusal_of(-195, "down"), refusal_of(69, "GroupIdNotFound")) == (
-        Refusal(Kind.UNREACHABLE, "down"),
-        Refusal(Kind.OTHER, "GroupIdNotFound"),
+        RefusedOffset(Kind.UNREACHABLE, "down"),
+        RefusedOffset(Kind.OTHER, "GroupIdNotFound"),
     )

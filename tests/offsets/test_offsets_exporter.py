@@ -156,7 +156,7 @@ def test_a_client_is_kept_from_look_to_look(scene: Scene) -> None:
     found = scene.exporter.status()
     assert found.offsets is not None
     assert (scene.connected, found.offsets.looks_total) == (1, 3)
-    assert before == ["offsets: not looked at yet: the first look is under way"]
+    assert before == ["offsets: not looked at yet: the first look has not ended"]
     assert found.ready() == []
 
 

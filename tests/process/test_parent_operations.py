@@ -12,7 +12,7 @@ from inbound.admin.listener import AdminServer
 from inbound.admin.routes import answered
 from inbound.cli.run.processes import Supervisor
 from inbound.config import load
-from inbound.group.operations import Done, Operation, Verb
+from inbound.group.operations import Operation, OperationKind, OperationResult
 from inbound.http.server.page import Page
 from inbound.observe.status.status import ProcessStatus
 from tests.observe.status.made_status import channel, process
@@ -24,7 +24,7 @@ admin: {listen: "127.0.0.1:0"}
 channels:
   orders: {topics: [orders], group: svc, processor: {type: simple, options: {sinks: [log]}}}
 """
-RATE = Operation(Verb.RATE, per_second=50.0)
+RATE = Operation(OperationKind.RATE, per_second=50.0)
 
 Answers = Callable[..., Page]
 
@@ -44,7 +44,7 @@ class Children:
 
         def operate(to: str, operation: Operation) -> Page:
             self.done.append(name)
-            return answered(lambda: Done(to, "svc", operation.verb.value, None, True, "done", [name], []))
+            return answered(lambda: OperationResult(to, "svc", operation.verb.value, None, True, "done", [name], []))
 
         server = AdminServer(snapshot, host="127.0.0.1", port=0, port_given=True, operate=operate)
         self._open_now.callback(server.close)
@@ -70,7 +70,7 @@ def told(urls: list[str | None], operation: Operation) -> tuple[int, str]:
 
 
 DEAD = "http://127.0.0.1:1"
-RATE_OF_B = Operation(Verb.RATE, consumer="host-b", per_second=50.0)
+RATE_OF_B = Operation(OperationKind.RATE, consumer="host-b", per_second=50.0)
 SILENT = "process 1 does not answer, and may still have the old rate"
 
 
@@ -81,8 +81,14 @@ SILENT = "process 1 does not answer, and may still have the old rate"
         (["a", DEAD, "c"], RATE, 503, ["a", "c"], SILENT),  # asking again does no harm
         (["a", None, "c"], RATE, 503, ["a", "c"], SILENT),
         ([None, "a", "b"], RATE_OF_B, 200, ["b"], ""),  # a silent process may be that member only if no other is
-        ([None, "b", "c"], Operation(Verb.PAUSE), 200, ["b"], ""),
-        ([None, DEAD], Operation(Verb.PAUSE), 503, [], "no process answers; ask again, or use the command line\n"),
+        ([None, "b", "c"], Operation(OperationKind.PAUSE), 200, ["b"], ""),
+        (
+            [None, DEAD],
+            Operation(OperationKind.PAUSE),
+            503,
+            [],
+            "no process answers; ask again, or use the command line\n",
+        ),
     ],
     ids=["a rate for all", "one is dead", "one starts", "a rate for one member", "for the group", "no answer"],
 )

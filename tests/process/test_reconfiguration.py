@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
-from inbound.config import ChannelConfig, Config, ControllerConfig, Loaded, ZooKeeperConfig
+from inbound.config import ChannelConfig, Config, ControllerConfig, Loaded, LoggingConfig, ZooKeeperConfig
 from inbound.config.document import Places
 from inbound.coordinators.dynamic import DynamicCoordinator
 from inbound.errors import ConfigError, InboundError
@@ -199,6 +199,18 @@ def test_one_step_that_fails_takes_all_of_them_back(stage: Stage) -> None:
     stage.run(60)
     assert stage.done == ["edit a to 2", "edit a to 1"]
     assert stage.outcome() == ("rolled-back", "channel c cannot be added: add c: no")
+
+
+def test_a_section_that_nothing_can_change_is_named_and_the_edit_is_taken_back(stage: Stage) -> None:
+    """Taken for in effect, it would be shown as what it is not."""
+    edited = plan(a=2, b=1)
+    other = edited.config.model_copy(update={"logging": LoggingConfig(level="debug")})
+
+    stage.say(replace(edited, config=other))
+    stage.run(1)
+
+    problem = "logging: cannot change while the process runs; restart it"
+    assert (stage.outcome(), stage.done) == (("rolled-back", problem), [])
 
 
 def test_what_is_tried_before_anything_is_given_up(stage: Stage) -> None:

@@ -19,9 +19,9 @@ from inbound.channel.parts import Resources
 from inbound.config import ChannelConfig, Config, Loaded
 from inbound.config.document import Places
 from inbound.coordinators.dynamic import DynamicCoordinator
-from inbound.coordinators.members import SubscriberStatus
 from inbound.coordinators.nodes import MemberInfo
 from inbound.coordinators.paths import GroupPaths
+from inbound.coordinators.subscriber_status import SubscriberStatus
 from inbound.coordinators.zookeeper import Call, Create, Delete, Op
 from inbound.errors import ConfigError
 from inbound.ledger.memory import MemoryLedger

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from inbound.ledger.reader import Entry
+from inbound.ledger.jsonl import Entry
 from inbound.proof.intervals import union
 from inbound.proof.model import Damage, LedgerEvent, OffsetRange, PartitionKey, Span
 from inbound.proof.spans import EVENTS, Piece, RunSource, degraded

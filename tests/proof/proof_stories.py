@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from inbound.ledger.base import Outcome
-from inbound.ledger.reader import Entry
+from inbound.ledger.jsonl import Entry
 from inbound.proof.judge import judge
 from inbound.proof.model import (
     Damage,

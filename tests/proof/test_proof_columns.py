@@ -6,15 +6,19 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inbound.errors import LedgerError
 from inbound.ledger.base import Done, Range, Settled
+from inbound.ledger.columns import jsonl_batches, schema
 from inbound.ledger.format import FileName, seal
+from inbound.ledger.jsonl import Entry, read_lines
 from inbound.ledger.lines import LedgerLines
-from inbound.ledger.reader import Entry, read_lines
-from inbound.proof.columns import Block, block_of, collapse_block, parse_block, together
+from inbound.proof.column_spans import collapse_block
+from inbound.proof.columns import Block, block_of, parse_block, together
 from inbound.proof.spans import Piece, RunSource, joined
 from tests.proof.collapser import Collapser
 
@@ -336,13 +340,13 @@ def test_a_line_that_was_torn_by_a_failing_disk_was_given_again() -> None:
 # -- Parquet -------------------------------------------------------------------------------------------------------------
 
 
-def converted(data: bytes) -> Block:
-    import pyarrow as pa
-
-    from inbound.ledger.columns import jsonl_batches, schema
-
+def rows_of(data: bytes) -> pa.Table:
     batches = list(jsonl_batches(data.splitlines(keepends=True), Path(SOURCE.where)))
-    return block_of(pa.Table.from_batches(batches, schema()), SOURCE)
+    return pa.Table.from_batches(batches, schema())
+
+
+def converted(data: bytes) -> Block:
+    return block_of(rows_of(data), SOURCE)
 
 
 @pytest.mark.slow
@@ -368,3 +372,24 @@ def test_damage_is_kept_in_converted_files() -> None:
 
     assert [(d.seq, d.harmless, d.what) for d in fast.damage] == [(d.seq, d.harmless, d.what) for d in slow.damage]
     assert fast.torn
+
+
+@pytest.mark.parametrize("row", [0, 2, 8])
+def test_a_row_without_a_kind_is_refused(row: int) -> None:
+    """No row is left out for it, and none is read as `settled`, which could fake a proof."""
+    rows = rows_of(file_of(steady(3)))
+    kinds = rows["kind"].to_pylist()
+    kinds[row] = None
+    without = rows.set_column(rows.schema.get_field_index("kind"), "kind", pa.array(kinds, pa.string()))
+
+    with pytest.raises(LedgerError, match="a row has no kind"):
+        block_of(without, SOURCE)
+
+
+def test_rows_without_any_kind_are_refused() -> None:
+    """Also if no other row has one."""
+    rows = rows_of(file_of(steady(1)))
+    without = rows.set_column(rows.schema.get_field_index("kind"), "kind", pa.nulls(len(rows), pa.string()))
+
+    with pytest.raises(LedgerError, match="a row has no kind"):
+        block_of(without, SOURCE)

@@ -11,16 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inbound.proof.export import (
-    FINDING_COLUMNS,
-    PARTITION_COLUMNS,
-    ProofFormatError,
-    finding_rows,
-    from_json,
-    partition_rows,
-    to_json,
-)
+from inbound.proof.export import ProofFormatError, from_json, to_json
 from inbound.proof.model import ClaimBar, Finding, FormerTopic, PartitionKey, PartitionProof, Proof, Verdict
+from inbound.proof.rows import FINDING_COLUMNS, PARTITION_COLUMNS, finding_rows, partition_rows
 from inbound.proof.words import KINDS
 from tests.proof.made_proof import NOON, finding, partition, proof, repeated
 

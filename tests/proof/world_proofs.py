@@ -9,8 +9,8 @@ from typing import Any
 
 from inbound.coordinators.nodes import BadNodeError, EpochInfo, decode_epoch, decode_offset, same_topic
 from inbound.ledger.base import Done, Range, Settled
+from inbound.ledger.jsonl import Entry
 from inbound.ledger.memory import MemoryLedger
-from inbound.ledger.reader import Entry
 from inbound.proof.intervals import union
 from inbound.proof.judge import judge
 from inbound.proof.model import (

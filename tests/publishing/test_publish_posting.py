@@ -13,7 +13,8 @@ from inbound.config import IngressConfig
 from inbound.errors import SinkError
 from inbound.processors.cloudevents_http import HttpAnswer, HttpMessage
 from inbound.publishing import NumberedEvent, Posting, PublishError, with_key
-from inbound.publishing.publisher import RefusedEvent, read_ahead
+from inbound.publishing.posting import RefusedEvent
+from inbound.publishing.sources import read_ahead
 from tests.cli.test_publish_command import run
 from tests.ingress.ingress_stage import running
 from tests.publishing.test_publish_sending import StepClock

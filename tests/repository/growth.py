@@ -17,7 +17,7 @@ import lz4.frame
 from inbound.config.secrets import KnownSecrets
 from inbound.errors import InboundError
 from inbound.kafka.auth.refusals import refusal
-from inbound.kafka.python.bounded_records import TooLargeError, gunzip, unlz4
+from inbound.kafka.python.decompression import TooLargeError, gunzip, unlz4
 from inbound.observe.jmx.model import JmxError
 from inbound.observe.jmx.names import ObjectName
 from inbound.observe.jmx.requests import of_path

@@ -1,4 +1,8 @@
-"""Finds calls that reach through a thing of another room: `theirs.inner.method()`, from annotations alone."""
+"""Finds, from annotations alone, what ties rooms together without an import.
+
+Calls that reach through a thing of another room (`theirs.inner.method()`), callbacks given after construction, and slices of
+lists of parts (`drivers[2:]`), which mean something only to who knows the order.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from pathlib import Path
 
 from scripts.rooms import LEAVES, room_of
 
+#: What makes a class a part that runs, and not a value: one of these methods.
+RUNS = frozenset({"run_once", "start", "stop", "close"})
 #: Rooms of plain helpers and values: what stands in them may be reached through.
 PLAIN = ("runtime", "config")
 
@@ -21,6 +27,8 @@ class _Class:
     bases: list[str] = field(default_factory=list)
     attributes: dict[str, str] = field(default_factory=dict)
     callbacks: set[str] = field(default_factory=set)  # attributes that hold a function to call
+    lists: dict[str, str] = field(default_factory=dict)  # attributes that hold several of a class
+    methods: set[str] = field(default_factory=set)
 
 
 class Classes:
@@ -51,8 +59,10 @@ class Classes:
                 self._note(found, part.target.id, self.kind(module, part.annotation))
                 self._note_callback(found, part.target.id, part.annotation)
             elif isinstance(part, ast.FunctionDef):
+                found.methods.add(part.name)
                 if any(isinstance(one, ast.Name) and one.id == "property" for one in part.decorator_list):
                     self._note(found, part.name, self.kind(module, part.returns))
+                    self._note_list(found, module, part.name, part.returns)
                 self._assigned(found, module, part)
         return found
 
@@ -67,6 +77,7 @@ class Classes:
             value = getattr(node, "value", None)
             if isinstance(node, ast.AnnAssign):
                 self._note(found, target.attr, self.kind(module, node.annotation))
+                self._note_list(found, module, target.attr, node.annotation)
                 self._note_callback(found, target.attr, node.annotation)
             elif isinstance(value, ast.Name) and value.id in given:
                 self._note(found, target.attr, self.kind(module, given[value.id]))
@@ -81,6 +92,28 @@ class Classes:
     def _note_callback(self, found: _Class, name: str, annotation: ast.expr | None) -> None:
         if annotation is not None and ast.unparse(annotation).strip("'\"").startswith("Callable["):
             found.callbacks.add(name)
+
+    def _note_list(self, found: _Class, module: str, name: str, annotation: ast.expr | None) -> None:
+        if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) in {
+            "list",
+            "tuple",
+            "Sequence",
+            "deque",
+        }:
+            element = annotation.slice.elts[0] if isinstance(annotation.slice, ast.Tuple) else annotation.slice
+            kind = self.kind(module, element)
+            if kind is not None:
+                found.lists.setdefault(name, kind)
+
+    def several(self, kind: str | None, name: str) -> str | None:
+        """Return the class of which an attribute holds several; None: it holds no list of a class of ours."""
+        one = self.found.get(kind or "")
+        return one.lists.get(name) if one is not None else None
+
+    def runs(self, kind: str | None) -> bool:
+        """Whether a class is a part that runs: see `RUNS`."""
+        one = self.found.get(kind or "")
+        return one is not None and bool(RUNS & one.methods)
 
     def is_callback(self, kind: str | None, name: str) -> bool:
         """Whether an attribute of a class, or of a base of it, holds a function to call."""
@@ -142,6 +175,20 @@ def callbacks_assigned(classes: Classes, module: str) -> Iterator[str]:
                     continue
                 if classes.is_callback(_kind_of(classes, kinds, target.value), target.attr):
                     yield f"{module}:{node.lineno}: {ast.unparse(node)}: give it to the constructor"
+
+
+def slices_of_parts(classes: Classes, module: str) -> Iterator[str]:
+    """Yield the lines of `module` that take some parts of a list by their places: `channel.drivers[2:]`."""
+    for function, kinds in _known_kinds(classes, module):
+        for node in ast.walk(function):
+            if (
+                isinstance(node, ast.Subscript)
+                and isinstance(node.ctx, ast.Load)
+                and isinstance(node.slice, (ast.Slice, ast.Constant))
+                and isinstance(node.value, ast.Attribute)
+                and classes.runs(classes.several(_kind_of(classes, kinds, node.value.value), node.value.attr))
+            ):
+                yield f"{module}:{node.lineno}: {ast.unparse(node)}: give these parts a name of their own"
 
 
 def _known_kinds(

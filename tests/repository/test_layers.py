@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from scripts.rooms import LINKED, ROOT, TOP, docstring_of, imports_of, modules, room_of, table
-from tests.repository.reaching import Classes, callbacks_assigned, reaching
+from tests.repository.reaching import Classes, callbacks_assigned, reaching, slices_of_parts
 
 #: A longer file is two things.
 MAX_LINES = 500
@@ -61,10 +62,40 @@ def test_every_room_says_what_it_is_for() -> None:
     known = modules()
     said = {room: docstring_of(room, known) for room in table()}
 
-    assert {room for room, text in said.items() if not 3 <= len(text.split("\n", 1)[0].split()) <= 20} == set()
+    assert {room for room, text in said.items() if not 3 <= len(text.split("\n", 1)[0].split()) <= 12} == set()
     assert {
         room for room, text in said.items() if room != TOP and not re.search(r"[Bb]egin (with|there|reading)", text)
     } == set()
+
+
+def files_named(text: str) -> list[str]:
+    """Return the files and folders that a room's docstring names in backticks."""
+    return re.findall(r"`([\w*][\w*/.]*(?:/\w*|\.(?:py|md|html|js)))`", text)
+
+
+def missing_files(folder: Path, text: str) -> set[str]:
+    """Return the names in `text` of files that are neither in the room, beside it, in `inbound` nor in the repository."""
+    places = (folder, folder.parent, ROOT / "inbound", ROOT)
+    return {name for name in files_named(text) if not any(any(place.glob(name)) for place in places)}
+
+
+@pytest.mark.slow
+def test_every_file_that_a_room_names_exists() -> None:
+    """A newcomer who begins where the docstring says finds the file."""
+    known = modules()
+    rooms = {name: path for name, path in known.items() if path.name == "__init__.py"}
+    said = {name: ast.get_docstring(ast.parse(path.read_text())) or "" for name, path in rooms.items()}
+
+    assert {name: found for name, path in rooms.items() if (found := missing_files(path.parent, said[name]))} == {}
+    assert len([name for text in said.values() for name in files_named(text)]) > 200
+
+
+def test_a_file_that_is_gone_is_named() -> None:
+    """Files, patterns and folders are looked up; modules, routes and keys are not files."""
+    room = ROOT / "inbound" / "observe" / "explain"
+    text = "`facts.py`, `*.py`, `observe/status/`, `explain.interval`, `/status`, `inbound.group`; `cause.py`, `gone/`, `a/b.py`"
+
+    assert missing_files(room, text) == {"cause.py", "gone/", "a/b.py"}
 
 
 def test_nothing_lies_loose() -> None:
@@ -80,6 +111,30 @@ def test_callbacks_are_given_to_constructors() -> None:
     classes = Classes(modules())
 
     assert [found for name in classes.trees for found in callbacks_assigned(classes, name)] == []
+
+
+@pytest.mark.slow
+def test_parts_are_not_known_by_their_place_in_a_list() -> None:
+    """`drivers[2:]` means something only to who knows in which order they were put in."""
+    classes = Classes(modules())
+
+    assert [found for name in classes.trees for found in slices_of_parts(classes, name)] == []
+
+
+def test_a_slice_of_parts_is_named(tmp_path: Path) -> None:
+    """Also where the list belongs to another object; a list of values may be sliced."""
+    source = tmp_path / "made.py"
+    source.write_text(
+        "class Driver:\n    def start(self): ...\n"
+        "class Value: ...\n"
+        "class Owner:\n    drivers: list[Driver]\n    def __init__(self):\n"
+        "        self.drivers: list[Driver] = []\n        self.values: list[Value] = []\n"
+        "    def late(self):\n        return self.drivers[2:], self.values[2:]\n"
+    )
+
+    assert list(slices_of_parts(Classes({"made": source}), "made")) == [
+        "made:10: self.drivers[2:]: give these parts a name of their own"
+    ]
 
 
 @pytest.mark.slow

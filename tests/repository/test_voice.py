@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from scripts.rooms import LINKED, ROOT
+from scripts.rooms import LINKED, ROOT, modules
 
 #: A sentence that needs one of them usually hides its subject. The glossary (docs/glossary.md) has the words to use.
 REFUSED = (
@@ -26,6 +27,8 @@ KEPT = re.compile(
     r"topic created anew|nobody-allowed|\bhanded_out(?:_now)?\b"
     r"|`(?:tests|integration)/[^`]*`|\(integration/[^)]*\)|test_\w+\.py::\w+"
 )
+#: Words of a docstring's first line at most: it says what the thing does or is; the rest follows after a blank line.
+MOST_WORDS = 12
 FOLDERS = ("inbound", *LINKED, "tests", "integration", "scripts", "benchmarks", "examples", "docs", "deploy")
 PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "Makefile", "rooms.toml")
 
@@ -55,6 +58,31 @@ def test_sentences_name_their_subjects() -> None:
     ]
 
     assert problems == []
+
+
+@pytest.mark.slow
+def test_docstrings_of_the_product_begin_with_a_short_line() -> None:
+    """Each that is longer, with its file and line."""
+    problems = [f"{module}:{found}" for module, path in modules().items() for found in long_lines(path.read_text())]
+
+    assert problems == []
+
+
+def long_lines(source: str) -> Iterator[str]:
+    """Yield the first lines of docstrings that have too many words."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = (ast.get_docstring(node) or "").split("\n", 1)[0]
+            if len(first.split()) > MOST_WORDS:
+                yield f"{getattr(node, 'lineno', 1)}: {first}"
+
+
+def test_a_long_line_is_found() -> None:
+    """Of modules, classes and functions; what follows it may be as long as it is."""
+    long = " ".join(["word"] * (MOST_WORDS + 1))
+    source = f'"""Short.\n\n{long}"""\n\nclass C:\n    """{long}"""\n\n    async def f(self):\n        """Short."""\n'
+
+    assert list(long_lines(source)) == [f"5: {long}"]
 
 
 def words_of(line: str, refused: re.Pattern[str] = STRICT) -> list[str]:

@@ -25,7 +25,7 @@ DISPLAY = {
     "inbound.processors.dispatch.processor": "until when an event of a retry topic waits: it stands in the record, and no wait is "
     "longer than the topic's delay",
     "inbound.processors.dispatch.counters": "how old events are when their subscriber has them, in metrics",
-    "inbound.dead_letters.redrive": "when a letter was sent once more, in the redrive's ledger",
+    "inbound.dead_letters.redrive_ledger": "when a letter was sent once more, in the redrive's ledger",
     "inbound.observe.profiling.pages": "when threads were looked at",
     "inbound.observe.profiling.heap": "when the memory was looked at",
     "inbound.observe.profiling.sampler": "when a profile was begun",
@@ -42,7 +42,7 @@ DISPLAY = {
     "inbound.ledger.housekeeping": "the age of files, whose times are the file system's: for how long they are kept",
     "inbound.ledger.shipping": "the same at a URI",
     "inbound.channel.kafka_channel": "between when the ledger could not be written; where that lies in a run, its numbers say",
-    "inbound.controller.reset_offset.command": "when a reset was cancelled, as its status shows it",
+    "inbound.controller.reset_offset.command_store": "when a reset was cancelled, as its status shows it",
     "inbound.controller.reset_offset.reconciler": "the times of a reset's conditions",
     "inbound.controller.reset_offset.controller": "how old finished resets are, which are kept for a week",
     "inbound.process.resets": "when a manifest's reset was submitted; a time that it asks for may not lie ahead of that",

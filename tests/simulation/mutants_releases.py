@@ -10,7 +10,7 @@ from inbound.channel.async_worker import AsyncWorker
 from inbound.channel.commit import Pending
 from inbound.channel.committer import RETRY, Committer
 from inbound.channel.failure_policy import FailurePolicy
-from inbound.channel.outcome import Outcome
+from inbound.channel.response import Decision
 from inbound.channel.turn import Turns
 from inbound.coordinators.zookeeper import Call, Watch, ZooKeeper
 from inbound.group.claims import Claims
@@ -82,8 +82,8 @@ def _left_without_the_last_commit(plant: Plant) -> None:
 def _cancellation_escapes(plant: Plant) -> None:
     """Only exceptions are caught where a dead letter is on its way, and partitions passed on that are running."""
 
-    async def give_up(original: Original, self: FailurePolicy, partition: Partition, batch: Batch) -> Outcome:
-        outcome: Outcome = await original(self, partition, batch)
+    async def give_up(original: Original, self: FailurePolicy, partition: Partition, batch: Batch) -> Decision:
+        outcome: Decision = await original(self, partition, batch)
         if partition.place is Place.ABANDONED:
             plant.bite()
             raise asyncio.CancelledError

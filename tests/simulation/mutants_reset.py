@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from inbound.controller.reset_offset import command as command_module
-from inbound.controller.reset_offset import controller, reconciler
+from inbound.controller.reset_offset import command_store, controller, reconciler
 from inbound.controller.reset_offset.command import ResetCommand
 from inbound.controller.reset_offset.data_plane import Replica, ZkDataPlane
 from inbound.controller.reset_offset.model import TRANSITIONS, ResetEvent, State
@@ -140,7 +139,7 @@ def _cancelled_too_late(plant: Plant) -> None:
         found: State = original(state, event)
         return found
 
-    plant.put(command_module, "MOVED", frozenset({State.STARTING, State.SUCCEEDED}))
+    plant.put(command_store, "MOVED", frozenset({State.STARTING, State.SUCCEEDED}))
     plant.around(TRANSITIONS, "step", step)
 
 

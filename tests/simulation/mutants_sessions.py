@@ -13,7 +13,7 @@ from inbound.channel.turn import Turns
 from inbound.controller.kafka_controller import KafkaController, SessionState
 from inbound.coordinators.members import Membership
 from inbound.coordinators.nodes import decode_offset
-from inbound.coordinators.ownership import Claim, Fence, Ownership, Verdict
+from inbound.coordinators.ownership import Claim, ClaimCheck, Fence, Ownership
 from inbound.coordinators.zookeeper import Check, Create, Delete, Node, Op, RefusedError, Session, SetData, ZooKeeper
 from inbound.errors import ConsumerIdTakenError
 from inbound.group.claims import Claims
@@ -56,29 +56,31 @@ def _contact_counts_at_receipt(plant: Plant) -> None:
 def _refused_is_lost(plant: Plant) -> None:
     recovering: set[tuple[Ownership, TopicPartition]] = set()
 
-    async def recover(original: Original, self: Ownership, tp: TopicPartition, fence: Fence) -> tuple[Verdict, Fence]:
+    async def recover(
+        original: Original, self: Ownership, tp: TopicPartition, fence: Fence
+    ) -> tuple[ClaimCheck, Fence]:
         recovering.add((self, tp))
         try:
-            result: tuple[Verdict, Fence] = await original(self, tp, fence)
+            result: tuple[ClaimCheck, Fence] = await original(self, tp, fence)
         finally:
             recovering.discard((self, tp))
         return result
 
-    async def verify(original: Original, self: Ownership, tp: TopicPartition, fence: Fence) -> tuple[Verdict, Fence]:
+    async def verify(original: Original, self: Ownership, tp: TopicPartition, fence: Fence) -> tuple[ClaimCheck, Fence]:
         if (self, tp) in recovering:  # it was refused
             plant.bite()
-            return Verdict.LOST, fence
-        result: tuple[Verdict, Fence] = await original(self, tp, fence)
+            return ClaimCheck.LOST, fence
+        result: tuple[ClaimCheck, Fence] = await original(self, tp, fence)
         return result
 
-    async def recover_one(original: Original, self: Claims, partition: Partition) -> Verdict:
+    async def recover_one(original: Original, self: Claims, partition: Partition) -> ClaimCheck:
         """After an expiry, without a look before."""
         connection = self._parts.zk.connection
         if connection is None or partition.fence.session == connection.session.id:
-            seen: Verdict = await original(self, partition)
+            seen: ClaimCheck = await original(self, partition)
             return seen
         verdict, fence = await self.ownership.recover(partition.tp, partition.fence)
-        if verdict is Verdict.HELD:
+        if verdict is ClaimCheck.HELD:
             self._parts.schedule.refence(partition, fence)
         return verdict
 
@@ -88,12 +90,14 @@ def _refused_is_lost(plant: Plant) -> None:
 
 
 def _recovery_by_claim(plant: Plant) -> None:
-    async def recover(original: Original, self: Ownership, tp: TopicPartition, fence: Fence) -> tuple[Verdict, Fence]:
+    async def recover(
+        original: Original, self: Ownership, tp: TopicPartition, fence: Fence
+    ) -> tuple[ClaimCheck, Fence]:
         claim = await self.claim(tp)
         if claim is None:
             return await self.verify(tp, fence)
         plant.bite()
-        return Verdict.HELD, claim.fence
+        return ClaimCheck.HELD, claim.fence
 
     plant.around(Ownership, "recover", recover)
 
@@ -111,10 +115,10 @@ def _joined_not_kept(plant: Plant) -> None:
 
 
 def _recovery_deletes_unseen(plant: Plant) -> None:
-    async def recover_one(original: Original, self: Claims, partition: Partition) -> Verdict:
+    async def recover_one(original: Original, self: Claims, partition: Partition) -> ClaimCheck:
         connection = self._parts.zk.connection
         if connection is None or partition.fence.session == connection.session.id:
-            verdict: Verdict = await original(self, partition)
+            verdict: ClaimCheck = await original(self, partition)
             return verdict
         plant.bite()
         path = self._parts.paths.owner(*partition.tp)
@@ -122,7 +126,7 @@ def _recovery_deletes_unseen(plant: Plant) -> None:
             with suppress(RefusedError):
                 await self._parts.zk.transaction([op])
         self._parts.schedule.refence(partition, replace(partition.fence, session=connection.session.id))
-        return Verdict.HELD
+        return ClaimCheck.HELD
 
     plant.around(Claims, "_recover_one", recover_one)
 
@@ -132,16 +136,18 @@ def _second_session(plant: Plant) -> None:
         self.session = None
         original(self)
 
-    async def recover(original: Original, self: Ownership, tp: TopicPartition, fence: Fence) -> tuple[Verdict, Fence]:
+    async def recover(
+        original: Original, self: Ownership, tp: TopicPartition, fence: Fence
+    ) -> tuple[ClaimCheck, Fence]:
         connection, path = self.zk.connection, self.paths.owner(*tp)
         owner = await self.zk.get(path)
         if connection is None or owner is None or owner.stat.ephemeral_owner != fence.session:
-            result: tuple[Verdict, Fence] = await original(self, tp, fence)
+            result: tuple[ClaimCheck, Fence] = await original(self, tp, fence)
             return result
         plant.bite()
         create = Create(path, self.consumer_id.encode(), ephemeral=True)
         await self.zk.transaction([Check(self.paths.epoch(*tp), fence.epoch), Delete(path), create])
-        return Verdict.HELD, replace(fence, session=connection.session.id)
+        return ClaimCheck.HELD, replace(fence, session=connection.session.id)
 
     plant.around(FakeZooKeeper, "reconnect", reconnect)
     plant.around(Ownership, "recover", recover)

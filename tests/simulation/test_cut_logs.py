@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from inbound.testing.simulation.plan import make_plan
+from inbound.testing.simulation.seeded_plans import make_plan
 from tests.simulation.proved import play
 
 #: What happens beside it; partitions that are deleted, and positions that are moved by hand, are other stories.

@@ -13,8 +13,8 @@ from inbound.errors import OffsetOutOfRangeError
 from inbound.processors.batch import PlainRecord, Record
 from inbound.testing.kafka import ID_FORMS
 from inbound.testing.simulation.judge import AWARE, Judge
-from inbound.testing.simulation.observed_processors import Database
 from inbound.testing.simulation.plan import Plan, Setup
+from inbound.testing.simulation.played_processors import Database
 from inbound.testing.simulation.resting_group import Requests
 from inbound.testing.simulation.stage import Stage
 from inbound.testing.world import Consumer, World

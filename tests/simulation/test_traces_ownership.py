@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from inbound.coordinators.ownership import Verdict
+from inbound.coordinators.ownership import ClaimCheck
 from inbound.coordinators.zookeeper import Check, Op, RefusedError, SetData
 from inbound.testing.world import World
 from inbound.testing.zookeeper_tree import Commit
@@ -41,7 +41,7 @@ def test_a_release_that_is_sent_again_deletes_no_stranger_s_node(group: Group, k
     a.begin(a.ownership.release(TP, fence, 5))
     group.ensemble.disconnect("a", late=True)
     a.reconnect()
-    assert but_late(a, a.begin(a.ownership.verify(TP, fence)))[0] is Verdict.HELD
+    assert but_late(a, a.begin(a.ownership.verify(TP, fence)))[0] is ClaimCheck.HELD
     second = a.begin(a.ownership.release(TP, fence, 5))
     a.steps("late")
     b.claim()
@@ -112,7 +112,7 @@ def test_a_commit_of_an_old_session_that_lives_does_not_set_the_offset_back(grou
     a.zk.session = None  # it begins a new session although the old one has not been declared expired
     a.reconnect()
     verdict, mine = a.do(a.ownership.recover(TP, fence))
-    if verdict is not Verdict.HELD:
+    if verdict is not ClaimCheck.HELD:
         claim = a.do(a.ownership.claim(TP, {old}))
         assert claim is not None
         mine = claim.fence

@@ -18,16 +18,8 @@ from inbound.ledger.files import FilesLedger
 from inbound.proof.model import PartitionKey
 from inbound.report.figures import window_of
 from inbound.spark.ledger_source import LedgerCut
-from inbound.spark.report.landings import (
-    SCHEMA,
-    Landings,
-    RecordCounter,
-    counting,
-    excerpt,
-    landings_of,
-    tallies,
-    time_of,
-)
+from inbound.spark.report.landings import Landings, excerpt, landings_of, time_of
+from inbound.spark.report.record_counter import SCHEMA, RecordCounter, counting, tallies
 from inbound.testing.clock import ManualClock
 from inbound.topic_partition import TopicPartition
 from tests.proof.made_proof import NOON

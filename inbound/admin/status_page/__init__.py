@@ -1,7 +1,7 @@
-"""The status page: one HTML document with style and script inside.
+"""The status page is one HTML document with style and script inside.
 
-It loads nothing else, and asks the JSON routes of the admin port that it came from. There is no build step: it is the files
-beside this one, one after the other. Begin with `page.html` and `main.js`.
+It loads nothing else, and asks the JSON routes of the admin port that it came from. There is no build step: it consists of the
+files beside this one, one after the other. Begin with `page.html` and `main.js`.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import hashlib
 from functools import cache
 from importlib import resources
 
-#: The parts of the script, in their order. Together they are one module: what one defines, those after it use.
+#: The parts of the script, in order. Together they are one module: later ones use the names of earlier ones.
 SCRIPTS = (
     *("dom", "words", "rows", "problems", "verdict", "state", "link", "control", "detail"),
     *("table", "top", "channels", "resets", "processes", "main"),
 )
-#: The parts of the style; the last one has what differs on a phone.
+#: The parts of the style; the last one has the differences on a phone.
 STYLES = ("base", "parts", "dialogs")
 
 
 @cache
 def status_page() -> tuple[bytes, tuple[tuple[str, str], ...]]:
-    """Return the page, and the headers that it is sent with; its files are read at the first request. Any thread."""
+    """Return the page, and its headers; reads the files once. Any thread."""
     folder = resources.files(__name__)
     style = "\n".join(folder.joinpath(f"{name}.css").read_text("utf-8") for name in STYLES)
     script = "\n".join(folder.joinpath(f"{name}.js").read_text("utf-8") for name in SCRIPTS)
@@ -46,7 +46,10 @@ def status_page() -> tuple[bytes, tuple[tuple[str, str], ...]]:
 
 
 def wants_html(accept: str | None) -> bool:
-    """Whether an Accept header names HTML, as browsers do; `*/*` alone, or no header, is a tool's."""
+    """Whether an Accept header names HTML, as browsers do.
+
+    `*/*` alone, or no header, is a tool's.
+    """
     for item in (accept or "").split(","):
         kind, *parameters = (part.strip().lower().replace(" ", "") for part in item.split(";"))
         if kind == "text/html":

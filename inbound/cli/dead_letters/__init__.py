@@ -1,7 +1,7 @@
-"""`inbound dead-letters`: list, show, redrive and purge the letters of a dead letter topic.
+"""`inbound dead-letters` lists, shows, redrives and purges the letters of a topic.
 
-The commands ask Kafka alone. What a letter is, and how it is sent, is in `inbound.dead_letters`; this room has the options,
-the questions to the user and the printed text. It imports `cli.shared`, and no other room of the command line.
+The commands ask Kafka alone. `inbound.dead_letters` reads and sends the letters; this room has the options, the
+questions to the user and the printed text. It imports `cli.shared`, and no other room of the command line.
 
-Begin reading at `options.py`: which letters a command is about.
+Begin reading at `options.py`: the topic and the choice of letters.
 """

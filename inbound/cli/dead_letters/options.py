@@ -1,4 +1,4 @@
-"""The letters that `inbound dead-letters` is about, the way to the brokers, and the question before a change."""
+"""The options of `inbound dead-letters`, and the topic that they open."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from inbound.config import Loaded, ReaderConfig, parse_duration, parse_time
 from inbound.config.units import shown
 from inbound.dead_letters.letter import Letter
 from inbound.dead_letters.log import LetterLog
-from inbound.dead_letters.redrive import RedriveLedger
+from inbound.dead_letters.redrive_ledger import RedriveLedger
 from inbound.dead_letters.selection import LetterSelection, Place
 from inbound.dead_letters.subscribers import Subscribers
 from inbound.errors import ConfigError, LedgerError
@@ -34,7 +34,7 @@ _QUIET = 1.0
 
 @dataclass(frozen=True)
 class OpenTopic:
-    """A dead letter topic that a command reads, and the letters it is about."""
+    """An open dead letter topic, and the selection of its letters."""
 
     loaded: Loaded
     log: LetterLog
@@ -62,7 +62,7 @@ def time_or_age(text: str) -> float:
 
 
 def _text(text: str) -> str:
-    """Refuse an empty text: that of an unset variable would choose all letters."""
+    """Refuse an empty text: an unset variable would choose all letters."""
     if not text:
         raise argparse.ArgumentTypeError("need a code or a text, got nothing; leave it out for all letters")
     return text
@@ -81,7 +81,7 @@ def place(text: str) -> Place:
 def opened(
     args: argparse.Namespace, at: Iterable[Place] | None = None, *, from_start: bool = False
 ) -> Iterator[OpenTopic]:
-    """Read the configuration, connect, and ask where the topic ends.
+    """Read the configuration, connect, and look up the topic's ends.
 
     `at` names single letters; with `from_start` letters that are older than `--since` are read, too.
 
@@ -114,7 +114,6 @@ def connect(properties: Mapping[str, Any]) -> LogClient:
 
 
 def clock() -> Clock:
-    """Return the machine's clock."""
     return SystemClock()
 
 
@@ -135,7 +134,7 @@ def _selection(args: argparse.Namespace, subscribers: Subscribers, at: frozenset
 
 
 def ledger_of(args_path: Path | None, log: LetterLog, *, write: bool) -> RedriveLedger:
-    """Open the redrive ledger of `--ledger`, or the topic's default one on this machine.
+    """Open the redrive ledger that `--ledger` or the topic names.
 
     Raises:
         ConfigError: it cannot be used.
@@ -148,7 +147,7 @@ def ledger_of(args_path: Path | None, log: LetterLog, *, write: bool) -> Redrive
 
 
 def confirmed(args: argparse.Namespace, question: str, answer: str) -> bool:
-    """Ask on the terminal, unless `--yes` is given. Returns whether the user typed `answer`.
+    """Return whether the user, or `--yes`, confirms the change.
 
     Raises:
         ConfigError: there is no terminal.
@@ -163,7 +162,7 @@ def confirmed(args: argparse.Namespace, question: str, answer: str) -> bool:
 
 @contextmanager
 def reading(log: LetterLog) -> Iterator[None]:
-    """Show the progress of reading on a terminal, once it has taken a while."""
+    """Show on a terminal how far a slow read is."""
     if not sys.stderr.isatty():
         yield
         return

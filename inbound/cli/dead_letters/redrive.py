@@ -1,4 +1,4 @@
-"""`inbound dead-letters redrive` and `purge`: send the chosen letters once more, or delete them."""
+"""`inbound dead-letters redrive` sends letters again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 
@@ -23,30 +23,27 @@ from inbound.cli.dead_letters.options import (
     place,
     reading,
 )
-from inbound.cli.shared.command import EXECUTION, Command, argument, flag, one_of, several, stopping, whole
+from inbound.cli.shared.command import EXECUTION, Command, argument, one_of, several, stopping, whole
 from inbound.cli.shared.output import ProgressLine, count, note, one_line, table
 from inbound.config.secrets import hide
-from inbound.dead_letters.letter import Letter
 from inbound.dead_letters.redrive import (
     MAX_REDRIVES,
     Planner,
     RedriveAccount,
-    RedriveLedger,
     RedrivePlan,
     RedriveTarget,
     redrive,
 )
-from inbound.dead_letters.selection import Place, PurgePlan, plan_purge
+from inbound.dead_letters.redrive_ledger import RedriveLedger
 from inbound.dead_letters.senders import SubscriberSender, TopicSender
 from inbound.errors import ConfigError
-from inbound.kafka.python.topics import delete_before
 
 #: Exit codes: all chosen letters are sent, or there were none; some are not.
 DONE, NOT_ALL = 0, 1
 _PARALLEL = 8
 
 
-def run_redrive(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Print what would be sent, or send it. Returns the exit code."""
     if args.parallel is not None and args.to_subscription is None:
         raise ConfigError("--parallel goes with --to-subscription: to a topic they go in order; leave it out")
@@ -63,7 +60,7 @@ def run_redrive(args: argparse.Namespace) -> int:
         try:
             planner = Planner(
                 asked.log.topic, destination, max_redrives=args.max_redrives, done=ledger.done,
-                partitions=_partitions(asked), name_of=asked.subscribers.name_of,
+                partitions=cache(lambda topic: asked.log.partitions_of([topic]).get(topic)), name_of=asked.subscribers.name_of,
             )  # fmt: skip
             with reading(asked.log):
                 plan = planner.plan(asked.letters())
@@ -96,16 +93,6 @@ def _destination(args: argparse.Namespace, asked: OpenTopic) -> tuple[RedriveTar
     if not asked.log.partitions_of([args.to_topic]):
         raise ConfigError(f"--to-topic {args.to_topic}: does not exist; create it, or check the name")
     return RedriveTarget("topic", args.to_topic), to_topics
-
-
-def _partitions(asked: OpenTopic) -> Callable[[str], int | None]:
-    """Return a function that says how many partitions a topic has; it asks for each topic once."""
-
-    @cache
-    def partitions(topic: str) -> int | None:
-        return asked.log.partitions_of([topic]).get(topic)
-
-    return partitions
 
 
 def _redrive(
@@ -154,7 +141,7 @@ def _tell_account(account: RedriveAccount, ledger: RedriveLedger, *, ended_early
 
 
 def plan_text(plan: RedrivePlan, topic: str, ledger: object) -> str:
-    """Return the letters that a redrive will send, and those that it will not."""
+    """Return the plan of a redrive, with the letters left out."""
     parts = []
     if plan.routes:
         rows = [(number, subscription, where) for (subscription, where), number in plan.routes.most_common()]
@@ -172,85 +159,10 @@ def _named(places: Sequence[str], number: int) -> str:
     return ", ".join(places) + (f" and {number - len(places):,} more" if number > len(places) else "")
 
 
-# -- purge -------------------------------------------------------------------------------------------------------------
-
-
-def run_purge(args: argparse.Namespace) -> int:
-    """Print what would be deleted, or delete it. Returns the exit code."""
-    filters = (args.since, args.until, args.reason, args.key)
-    given = bool(args.subscription or args.before_redriven) or any(one is not None for one in filters)
-    if not given and not args.all:
-        raise ConfigError("which letters? give --until, --before-redriven, another filter, or --all")
-    if given and args.all:
-        raise ConfigError("--all does not go with filters: leave one of them out")
-    if args.ledger is not None and not args.before_redriven:
-        raise ConfigError("--ledger goes with --before-redriven: only that reads it; leave it out")
-    if args.yes and not args.execute:
-        raise ConfigError("--yes goes with --execute; without it nothing is deleted, and no question asked")
-    with opened(args, from_start=True) as asked:  # letters before --since would be deleted, too
-        plan = _purge_plan(args, asked)
-        _check_purge(args, plan, asked.log.topic)
-        if not plan.letters:
-            print(f"{asked.log.topic}: no letters to delete")
-            return 0
-        rows = [(p, cut.start, cut.end, cut.letters) for p, cut in plan.cuts.items() if cut.end > cut.start]
-        print(table(("PARTITION", "LOG-START", "DELETE BEFORE", "LETTERS"), rows))
-        sys.stdout.flush()
-        if not args.execute:
-            note("dry run: nothing was deleted; do it with --execute")
-            return 0
-        question = f"Delete {count(plan.letters, 'letter')} of {asked.log.topic} for good?"
-        if not confirmed(args, question, asked.log.topic):
-            note("nothing was deleted")
-            return 1
-        delete_before(asked.loaded.config.kafka, asked.log.topic, plan.offsets())
-        print(f"{asked.log.topic}: {count(plan.letters, 'letter')} deleted")
-        return 0
-
-
-def _purge_plan(args: argparse.Namespace, asked: OpenTopic) -> PurgePlan:
-    redriven: Mapping[Place, str] | None = None
-    if args.before_redriven:
-        ledger = ledger_of(args.ledger, asked.log, write=False)
-        if not ledger.path.exists():
-            raise ConfigError(
-                f"redrive ledger {ledger.path}: no such file; name the one that `redrive` wrote with --ledger"
-            )
-        redriven = ledger.done
-
-    def chooses(letter: Letter) -> bool:
-        if redriven is not None and (letter.partition, letter.offset) not in redriven:
-            return False
-        return asked.selection.chooses(letter)
-
-    starts = {partition: limits.start for partition, limits in asked.log.ranges.items()}
-    with reading(asked.log):
-        return plan_purge(starts, asked.log.letters(), chooses)
-
-
-def _check_purge(args: argparse.Namespace, plan: PurgePlan, topic: str) -> None:
-    """Raise ConfigError if other letters would be deleted, too; with `--before-redriven` print the letters that stay."""
-    lines = [
-        f"{topic}/{partition}: {count(cut.behind, 'chosen letter')} behind {count(cut.others, 'other')}, the first of "
-        f"them at offset {cut.first_other}"
-        for partition, cut in plan.blocked.items()
-    ]
-    if not lines:
-        return
-    if args.before_redriven:
-        note("\n".join(f"{line}; they stay" for line in lines))
-        return
-    why = (
-        "Kafka deletes only the beginning of a partition, so the others would go, too: nothing was deleted. Redrive the others "
-        "and take --before-redriven, or choose by --until alone"
-    )
-    raise ConfigError("\n".join([*lines, why]))
-
-
-REDRIVE = Command(
+COMMAND = Command(
     "redrive",
     "send letters once more, to their topic or to one subscription",
-    run_redrive,
+    run,
     "Send letters once more, as the original records: without the headers of dead-lettering, and with the header "
     "inbound-redrives counted up. To the topic and partition that each came from, where every subscription of that topic reads "
     "it again; to another topic; or by HTTP to one subscription alone. The letters stay in the dead letter topic: a ledger, a "
@@ -264,13 +176,15 @@ REDRIVE = Command(
     arguments=(
         *TOPIC,
         one_of(
-            argument("--to", choices=["original"], help="each to the topic and partition that it came from"),
-            argument("--to-topic", metavar="TOPIC", help="all to this topic; their keys choose the partition"),
+            argument("--to", choices=["original"], help="send each letter to the topic and partition it came from"),
+            argument(
+                "--to-topic", metavar="TOPIC", help="send all letters to this topic; their keys choose the partition"
+            ),
             argument(
                 "--to-subscription",
                 metavar="NAME",
-                help="post them to this subscription of the configuration (name, uid, group or subscriberUri), with its options; "
-                "--subscription or --at says whose letters",
+                help="post the letters to the subscriber of this subscription of the configuration, with its options. NAME is its "
+                "name, uid, group or subscriberUri; --subscription or --at choose the letters",
             ),
             required=True,
         ),
@@ -303,28 +217,5 @@ REDRIVE = Command(
             metavar="N",
             help=f"with --to-subscription: requests at a time; default: {_PARALLEL}. Letters of one key are sent in order",
         ),
-    ),
-)
-PURGE = Command(
-    "purge",
-    "delete letters from the beginning of the topic",
-    run_purge,
-    "Delete letters for good. Kafka can only delete the beginning of a partition, so the chosen letters must come before all "
-    "others: a choice that would delete other letters is refused, with their number. With --before-redriven each partition is "
-    "deleted up to its first letter that was not redriven. Consumers that have not read the deleted letters miss them. Without "
-    "--execute it only prints what would be deleted. Exit code 0: done; 1: not done; 2: refused.",
-    examples=(
-        "inbound dead-letters purge orders.dead --until 30d",
-        "inbound dead-letters purge orders.dead --before-redriven --execute",
-        "inbound dead-letters purge orders.dead --all --execute --yes",
-    ),
-    arguments=(
-        *TOPIC,
-        FILTERS,
-        flag("--before-redriven", "only letters that `redrive` has sent, as its ledger says"),
-        LEDGER,
-        flag("--all", "all letters that exist when the command begins"),
-        EXECUTION,
-        YES,
     ),
 )

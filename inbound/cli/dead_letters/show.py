@@ -96,14 +96,14 @@ def run_show(args: argparse.Namespace) -> int:
 
 
 def when(milliseconds: int) -> str | None:
-    """Return a time in the format of `--since`; None: the letter has none."""
+    """Return a time in the format of `--since`; None if unknown."""
     if milliseconds < 0:
         return None
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(milliseconds / 1000))
 
 
 def list_cells(subscription: str, letter: Letter) -> tuple[Cell, ...]:
-    """Return the line of a letter that this subscription gave up; its length is bounded."""
+    """Return the cells of a letter's line, each cut to its column."""
     return (
         letter.place, when(letter.timestamp), subscription, _short(letter.why, _REASON), _short(key_text(letter.key), _KEY),
         None if letter.origin is None else str(letter.origin), _short(letter.event_id, _ID), _short(letter.event_type, _ID),
@@ -112,7 +112,7 @@ def list_cells(subscription: str, letter: Letter) -> tuple[Cell, ...]:
 
 
 def as_json(subscription: str, letter: Letter) -> dict[str, Any]:
-    """Return a letter for programs. Unknown values are null; a key that is no UTF-8 is `key_hex`."""
+    """Return a letter for programs, with null for unknown values."""
     origin = letter.origin
     return {
         "partition": letter.partition,
@@ -157,7 +157,7 @@ def summary_json(summary: LetterSummary) -> list[dict[str, Any]]:
 
 
 def whole_letter(topic: str, subscription: str, letter: Letter, record: Record, *, whole: bool) -> str:
-    """Return one letter: facts, headers, value; the value is bounded unless `whole`."""
+    """Return a letter's facts, headers and value, cut unless `whole`."""
     facts = [
         ("letter", f"{topic} {letter.place}"),
         ("dead-lettered", when(letter.timestamp) or "at an unknown time"),
@@ -177,7 +177,7 @@ def whole_letter(topic: str, subscription: str, letter: Letter, record: Record, 
 
 
 def key_text(key: bytes | None) -> str | None:
-    """Return a record's key as text, or in hexadecimal if it is not UTF-8; None: there is no key."""
+    """Return a record's key as text, or in hexadecimal if not UTF-8."""
     if key is None:
         return None
     try:
@@ -206,8 +206,7 @@ def _key_json(key: bytes | None) -> dict[str, str | None]:
     try:
         return {"key": None if key is None else key.decode()}
     except UnicodeDecodeError:
-        assert key is not None
-        return {"key": None, "key_hex": key.hex()}
+        return {"key": None, "key_hex": (key or b"").hex()}
 
 
 def _header(name: str, raw: bytes | None) -> str:

@@ -23,8 +23,9 @@ from inbound.cli.shared.zookeeper import with_zookeeper
 from inbound.config import ChannelConfig, Loaded, parse_duration
 from inbound.errors import BrokerUnavailableError, ConfigError, InboundError
 from inbound.kafka.clients.choice import connector
-from inbound.observe.explain.answer import explanation_json, recorded
+from inbound.observe.explain.answer import explanation_json
 from inbound.observe.explain.facts import BENIGN, Cause, Explanation
+from inbound.observe.explain.history import recorded
 from inbound.observe.explain.outside import Nodes, PartitionLog, explain_outside, read_nodes
 from inbound.runtime.patterns import chooser
 from inbound.topic_partition import TopicPartition
@@ -36,7 +37,7 @@ PROCESS_TIMEOUT, KAFKA_TIMEOUT = 2.0, 5.0
 
 
 def run(args: argparse.Namespace) -> int:
-    """Explain the partition for each channel that reads it. Returns the exit code."""
+    """Explain the partition for each channel. Returns the exit code."""
     loaded = load_config(args)
     tp = TopicPartition(args.topic, args.partition)
     channels = _channels(known_channels(loaded), tp, args.channel)
@@ -60,9 +61,9 @@ def explained(
     urls: Sequence[str] = (),
     tls: ssl.SSLContext | None = None,
 ) -> dict[str, Any]:
-    """Return all that is known of a partition in one group, as JSON takes it.
+    """Return everything known about a partition in one group, for JSON.
 
-    `cause` is None where no process and no server knows it. `problems` says which of them did not answer.
+    `cause` is None if no process and no server knows it. `problems` names those that did not answer.
     """
     problems: list[str] = []
     result: dict[str, Any] = {
@@ -137,9 +138,9 @@ def _ask(
     problems: list[str],
     tls: ssl.SSLContext | None,
 ) -> list[dict[str, Any]]:
-    """Ask the owner; for the past, and for a partition without an owner, all members.
+    """Return the owner's answers, or those of all members.
 
-    Previous owners know why they lost it.
+    All members are asked about the past, and about a partition without an owner: previous owners know why they lost it.
     """
     asked = list(urls)
     if nodes is not None:
@@ -192,7 +193,7 @@ def _at(
     answers: Sequence[Mapping[str, Any]],
     nodes: Nodes | None,
 ) -> dict[str, Any]:
-    """Return the state at a time, from the owner of that time, else from the ledger of this machine."""
+    """Return the state at a time, from its owner or the ledger."""
     then = next((one for one in answers if one.get("known") and one["was_held"]), None)
     seen = recorded(loaded.config.ledger, group, tp, at)
     result: dict[str, Any] = {

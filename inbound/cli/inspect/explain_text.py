@@ -1,4 +1,4 @@
-"""An explanation as text: the answer, what to do, the owner, the numbers, the last events. Pure."""
+"""An explanation as text. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HEADLINES = {
 
 
 def shown(found: Mapping[str, Any], now: float) -> str:
-    """Return the output of `inbound explain` for one group; `now` is Unix time."""
+    """Return the text of `inbound explain`; `now` is Unix time."""
     return "\n".join(_lines(found, now))
 
 
@@ -129,7 +129,7 @@ def _event(event: Mapping[str, Any]) -> str:
 
 
 def clock(wall: float, now: float) -> str:
-    """Return a Unix time for people, with the date if it is more than 20 hours away."""
+    """Return a Unix time as text, with its date beyond 20 hours."""
     form = "%H:%M:%S" if abs(now - wall) < 72000 else "%Y-%m-%d %H:%M:%S"
     return datetime.fromtimestamp(wall).strftime(form)
 

@@ -1,4 +1,4 @@
-"""`inbound pause`, `resume`, `rebalance` and `acl`: by ZooKeeper alone, also while no consumer is alive."""
+"""`inbound pause`, `resume`, `rebalance` and `acl` use ZooKeeper alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from inbound.config import ChannelConfig
 from inbound.controller.kazoo_zk import KazooZooKeeper
 from inbound.coordinators.zookeeper import ZooKeeper
 from inbound.errors import ConfigError
-from inbound.group.operations import Operation, Target, UnknownTargetError, Verb, carry_out
+from inbound.group.operations import ChannelTarget, Operation, OperationKind, UnknownTargetError, carry_out
 from inbound.process.zookeeper.client import NodeRights, correct, look, roots_of
 
 #: So many nodes are named.
@@ -23,7 +23,7 @@ _SHOWN = 20
 
 
 def run(args: argparse.Namespace) -> int:
-    """Carry the operation out for each channel. Returns the exit code."""
+    """Carry out the operation for each channel. Returns the exit code."""
     loaded = load_config(args)
     targets = _targets(known_channels(loaded), args.channel)
     operation = Operation(args.verb, getattr(args, "consumer", None), getattr(args, "reason", None))
@@ -32,8 +32,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _carry_out(zk: ZooKeeper, targets: Iterable[Target], operation: Operation, by: str) -> list[str]:
-    """Return a line per channel. At least one channel has to know the member, if one is named."""
+async def _carry_out(zk: ZooKeeper, targets: Iterable[ChannelTarget], operation: Operation, by: str) -> list[str]:
+    """Return a line per channel; at least one must know the member."""
     lines, unknown, groups = [], [], dict[str, str]()
     for target in targets:
         first = groups.setdefault(target.group, target.channel)
@@ -51,10 +51,10 @@ async def _carry_out(zk: ZooKeeper, targets: Iterable[Target], operation: Operat
     return lines
 
 
-def _targets(channels: Mapping[str, ChannelConfig], channel: str | None) -> list[Target]:
+def _targets(channels: Mapping[str, ChannelConfig], channel: str | None) -> list[ChannelTarget]:
     if channel is not None:
         check_channel(channel, channels)
-    return [Target.of(name, c) for name, c in channels.items() if channel in (None, name)]
+    return [ChannelTarget.of(name, c) for name, c in channels.items() if channel in (None, name)]
 
 
 def run_acl(args: argparse.Namespace) -> int:
@@ -98,11 +98,11 @@ _CONSUMER = argument("--consumer", metavar="ID", help="one member of the group o
 
 COMMANDS = (
     Command(
-        Verb.PAUSE.value,
-        "let a group read nothing until it is resumed",
+        OperationKind.PAUSE.value,
+        "pause a group until it is resumed",
         run,
         "Batches in flight end and are committed, then nothing is read. Members keep, claim and release partitions as always. "
-        "The pause is kept in ZooKeeper: it counts for all members of the group, also for members that start later. Exit code "
+        "The pause is kept in ZooKeeper: it applies to all members of the group, also to members that start later. Exit code "
         "1 if ZooKeeper does not answer.",
         examples=(
             "inbound pause",
@@ -113,36 +113,36 @@ COMMANDS = (
             _CHANNEL,
             *CONFIG,
             _CONSUMER,
-            argument("--reason", metavar="TEXT", help="why; `inbound status` shows it"),
+            argument("--reason", metavar="TEXT", help="the reason, which `inbound status` shows"),
         ),
-        defaults={"verb": Verb.PAUSE},
+        defaults={"verb": OperationKind.PAUSE},
     ),
     Command(
-        Verb.RESUME.value,
+        OperationKind.RESUME.value,
         "end a pause",
         run,
-        "End the operator's pauses of a group, with --consumer that of one member only. Other pauses, as of a reset, stay. Exit "
-        "code 1 if ZooKeeper does not answer.",
+        "End the operator's pauses of a group; with --consumer, only that of one member. Other pauses, such as a reset's, stay. "
+        "Exit code 1 if ZooKeeper does not answer.",
         examples=("inbound resume", "inbound resume orders"),
         arguments=(_CHANNEL, *CONFIG, _CONSUMER),
-        defaults={"verb": Verb.RESUME},
+        defaults={"verb": OperationKind.RESUME},
     ),
     Command(
-        Verb.REBALANCE.value,
-        "let all members look at their shares now",
+        OperationKind.REBALANCE.value,
+        "let all members check their shares now",
         run,
-        "Every member of the group looks at members and partitions now, without waiting for its timer. Exit code 1 if ZooKeeper "
-        "does not answer.",
+        "Every member of the group reads members and partitions, and plans its share, now and not at its next timer. Exit code 1 "
+        "if ZooKeeper does not answer.",
         examples=("inbound rebalance orders",),
         arguments=(_CHANNEL, *CONFIG),
-        defaults={"verb": Verb.REBALANCE},
+        defaults={"verb": OperationKind.REBALANCE},
     ),
 )
 ACL = Command(
     "acl",
-    "check, or correct, the access rights of nodes in ZooKeeper",
+    "check or correct the access rights of nodes in ZooKeeper",
     run_acl,
-    "Look at the nodes of the configuration's groups and, below a chroot, at the chroot and /consumers: name the nodes whose "
+    "Check the nodes of the configuration's groups and, below a chroot, the chroot and /consumers, and name the nodes whose "
     "access rights (ACL) differ from zookeeper.acl. Exit code 0 if none is left, else 1.",
     examples=("inbound acl", "inbound acl --apply", "inbound acl --apply --former-password-file old-password"),
     arguments=(
@@ -152,7 +152,7 @@ ACL = Command(
             "--former-password-file",
             type=Path,
             metavar="FILE",
-            help="the former password of the user of scheme digest: gives access to nodes that were made with it",
+            help="the former password of the digest user: it gives access to nodes that were created with it",
         ),
     ),
 )

@@ -20,7 +20,7 @@ from inbound.config import Loaded
 from inbound.errors import ConfigError, InboundError
 from inbound.observe.status.status import APPLIED, REFUSED, ROLLED_BACK, UNCHANGED
 
-#: Exit code: it is applied, or runs already, except for manifests that cannot be used.
+#: Exit code: applied or unchanged, but some manifests cannot be used.
 ALL_BUT_MANIFESTS = 3
 #: Exit code by outcome.
 _CODES = {APPLIED: 0, UNCHANGED: 0, REFUSED: 2, ROLLED_BACK: 1}
@@ -30,7 +30,7 @@ _TOLD = {
     REFUSED: "refused: it cannot be used, and no part of it is applied",
     ROLLED_BACK: "rolled back: it does not start, and the configuration before it runs again",
 }
-#: The answer may come from several processes, by way of their parent. Seconds.
+#: Extra seconds for a parent that collects the answers of several processes.
 _MORE_SECONDS = 10.0
 
 
@@ -145,17 +145,17 @@ STATUS_COMMAND = Command(
         ),
         TLS,
         flag("--json", "print the raw JSON, a line per address"),
-        argument("--watch", type=repeat_interval, metavar="SECONDS", help="again and again until Ctrl-C"),
+        argument("--watch", type=repeat_interval, metavar="SECONDS", help="repeat until Ctrl-C"),
     ),
 )
 RELOAD_COMMAND = Command(
     "reload",
-    "let running processes read their configuration now",
+    "reload the configuration of a running process",
     run_reload,
-    "Ask a running process by its admin port to look at its configuration now, and wait for the outcome. A process follows its "
-    "files without this command; the command also tries again a configuration that did not start, and prints the outcome. Exit "
-    "code 0 if it is applied, or nothing has changed; 3 if so, except for manifests that cannot be used; 2 if it is refused; 1 if "
-    "it does not start and the configuration before it runs again, or if no process answers.",
+    "Have a running process reload its configuration now, through its admin port, and print the outcome. A process also reloads "
+    "changed files without this command; the command retries a configuration that did not start. Exit code 0: applied, or "
+    "unchanged; 3: the same, but some manifests cannot be used; 2: refused; 1: rolled back, because the new configuration does "
+    "not start, or no process answers.",
     examples=("inbound reload", "inbound reload --url http://127.0.0.1:8081"),
     arguments=(
         *CONFIG,

@@ -1,4 +1,4 @@
-"""The status of processes as text for people. Pure: a snapshot and a time in, lines out."""
+"""The status of processes as text. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from inbound.cli.shared.output import Cell, count, number, one_line, table
 from inbound.config.units import format_duration
 from inbound.controller.kafka_controller import SessionState
-from inbound.coordinators.members import SubscriberStatus
+from inbound.coordinators.subscriber_status import SubscriberStatus
 from inbound.kafka.base import BrokerFigures
 from inbound.mirror.plan import MirrorStatus
 from inbound.observe.status.status import (
@@ -52,7 +52,7 @@ def shown(processes: Sequence[ProcessStatus], now: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """Return a time span in its largest unit: `4 s`, `12 min`, `3 h`, `2 d`."""
+    """Return a time span in its largest unit, such as `12 min`."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{int(seconds / size)} {unit}"
@@ -152,7 +152,7 @@ def _channel(channel: ChannelStatus, now: float) -> Iterator[str]:
 
 
 def _given_up(channel: ChannelStatus) -> str:
-    """Return the offsets that this process has committed without processing them; empty if there are none."""
+    """Return the counts of offsets that were committed without being processed."""
     meters = channel.meters
     told = [(meters.passed_over.get(reason, 0), what) for reason, what in _PASSED_OVER.items()]
     told.append((meters.retention_lost, "lost to retention"))
@@ -160,7 +160,7 @@ def _given_up(channel: ChannelStatus) -> str:
 
 
 def _brokers(brokers: Sequence[BrokerFigures], whose: str = "Kafka") -> Iterator[str]:
-    """Yield what a Kafka client has measured of its brokers; no line where nothing is known yet."""
+    """Yield a line with a Kafka client's figures about its brokers."""
     if not brokers:
         return
     requests = sum(one.requests_per_second for one in brokers)
@@ -182,7 +182,6 @@ def _brokers(brokers: Sequence[BrokerFigures], whose: str = "Kafka") -> Iterator
 
 
 def _dispatch(said: Mapping[str, Any]) -> str:
-    """Return the line of a dispatcher."""
     answers = ", ".join(
         f"{number:,} x {'no answer' if status == '0' else status}" for status, number in said["answers"].items()
     )
@@ -239,7 +238,6 @@ def _row(partition: PartitionStatus, now: float) -> list[Cell]:
 
 
 def _note(partition: PartitionStatus) -> str:
-    """Return the short note; the reasons below the tables have the details."""
     notes = []
     if partition.held is not None:
         notes.append("held")

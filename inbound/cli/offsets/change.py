@@ -38,7 +38,7 @@ _NOTHING_DONE = "dry run: nothing was changed; do it with --execute"
 
 
 def run_import(args: argparse.Namespace) -> int:
-    """Print the offsets that would be set, or set them. Returns the exit code."""
+    """Set offsets, or print the plan. Returns the exit code."""
     if (args.file is None) == (args.from_kafka_group is None):
         raise ConfigError("give a CSV file, or --from-kafka-group NAME, and not both")
     if len(args.group) > 1:
@@ -55,7 +55,7 @@ def run_import(args: argparse.Namespace) -> int:
 
 def _from_file(args: argparse.Namespace, what: Chosen) -> list[WantedOffset]:
     name = "standard input" if str(args.file) == "-" else str(args.file)
-    text = sys.stdin.read() if str(args.file) == "-" else read_text(args.file)
+    text = sys.stdin.read() if str(args.file) == "-" else read_text(args.file, "CSV")
     group = args.group[0] if args.group else None
     only = what.groups[0] if what.groups is not None and len(what.groups) == 1 else None
     found = read_csv(text, name, group, only)
@@ -120,7 +120,7 @@ def _checked(
 
 
 def run_delete(args: argparse.Namespace) -> int:
-    """Print what would be deleted, or delete it. Returns the exit code."""
+    """Delete offsets, or print the plan. Returns the exit code."""
     if not args.group:
         raise ConfigError("--group: name the group; there is no default")
     what = chosen(args)
@@ -200,7 +200,7 @@ async def _committed(zk: ZooKeeper, groups: Sequence[str], selection: PartitionS
 
 
 def _carry_out(what: Chosen, wishes: Wishes, logs: Mapping[str, Logs], done: str) -> int:
-    """Change one topic after the other, and print each change that was made."""
+    """Change one topic after the other, and print the changes made."""
     changed: Changes = []
     try:
         for (group, topic), new in wishes.items():
@@ -221,7 +221,6 @@ def _carry_out(what: Chosen, wishes: Wishes, logs: Mapping[str, Logs], done: str
 
 
 async def _plan(zk: ZooKeeper, wishes: Wishes) -> Changes:
-    """Return all changes, or refuse before anything is changed."""
     return [(group, await TopicOffsets(zk, group, topic).plan(new)) for (group, topic), new in wishes.items()]
 
 

@@ -1,4 +1,4 @@
-"""The options of `inbound offsets`: its groups, topics and partitions, and where a reset moves their offsets to."""
+"""The options of `inbound offsets`: groups, partitions, and the target of resets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KINDS = {kind.lower(): kind for kind in ("Channel", "KafkaChannel", "Subscripti
 
 @dataclass(frozen=True)
 class Chosen:
-    """The groups and partitions of a command, and the configuration that says how to reach them."""
+    """The groups and partitions that a command chooses, and their configuration."""
 
     config: Config
     reads: Mapping[str, Reads]  # by group
@@ -35,7 +35,7 @@ class Chosen:
     selection: PartitionSelection
 
     def connect(self, way: Way) -> LogClient:
-        """Return a client of the brokers. Raises BrokerUnavailableError: they do not answer, or refuse us."""
+        """Return a client of the brokers. Raises BrokerUnavailableError."""
         return way.connect(self.config.kafka)
 
 
@@ -55,7 +55,7 @@ def chosen(args: argparse.Namespace) -> Chosen:
 
 
 def selected(topics: Iterable[tuple[str, frozenset[int] | None]]) -> PartitionSelection:
-    """Return the partitions that `--topic` names; those of a topic that is given several times add up."""
+    """Return the partitions that `--topic` names; repeated topics add up."""
     found: dict[str, frozenset[int] | None] = {}
     for name, partitions in topics:
         before = found.get(name, frozenset())
@@ -86,7 +86,7 @@ def _number(text: str) -> int:
 
 
 def reset_of(args: argparse.Namespace, mapper: RefMapper, now: float) -> ResetCommand:
-    """Return the reset that `args` ask for; `now` is in seconds since 1970.
+    """Return the reset that `args` ask for; `now` is Unix time.
 
     Raises:
         ConfigError: options are missing, or do not fit together, or the file's lines cannot be used.
@@ -150,9 +150,9 @@ def _spec(
 
 
 def _from_file(path: str, group: str, topic: str | None) -> tuple[str, dict[int, int]]:
-    """Return topic and offsets of a CSV; lines of other topics than `topic` are left out."""
+    """Return the topic, and its offsets in a CSV."""
     name = "standard input" if path == "-" else path
-    lines = read_csv(sys.stdin.read() if path == "-" else read_text(Path(path)), name, group)
+    lines = read_csv(sys.stdin.read() if path == "-" else read_text(Path(path), "--from-file"), name, group)
     topics = sorted({line.topic for line in lines})
     if topic is None and len(topics) > 1:
         raise ConfigError(f"{name}: has offsets of {', '.join(topics)}; choose one with --topic")
@@ -199,12 +199,12 @@ TOPICS = several(
     metavar="NAME[:P,P...]",
 )
 TARGET = (
-    argument("--group", metavar="NAME", help="whose offsets; with --topic"),
+    argument("--group", metavar="NAME", help="the group whose offsets to move; goes with --topic or --from-file"),
     argument(
         "--topic",
         type=topic_of,
         metavar="NAME[:P,P...]",
-        help="of which topic, and of which of its partitions (orders:0,1)",
+        help="the topic, or some of its partitions (orders:0,1)",
     ),
     argument(
         "--ref",

@@ -1,4 +1,4 @@
-"""`inbound offsets reset`: moves a group's offsets while its replicas run, exactly once."""
+"""`inbound offsets reset` moves a group's offsets while it runs, exactly once."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _CONDITIONS = ("CONDITION", "STATUS", "REASON", "TIME", "MESSAGE")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what would be moved, or move it. Returns the exit code."""
+    """Move offsets, or print the plan. Returns the exit code."""
     loaded = load_config(args)
     zookeeper = loaded.config.zookeeper
     if args.list:
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 def _from_manifests(args: argparse.Namespace, loaded: Loaded) -> int:
     if any(getattr(args, name) for name in ("group", "topic", "ref", "partitions", *_TO)):
         raise ConfigError(_MANIFEST)
-    given = parse_manifests({str(args.manifest): read_text(args.manifest)})
+    given = parse_manifests({str(args.manifest): read_text(args.manifest, "-f")})
     loaded = replace(
         loaded,
         manifests=(*loaded.manifests, *given.channels),
@@ -89,7 +89,9 @@ def _from_manifests(args: argparse.Namespace, loaded: Loaded) -> int:
     if problems:
         raise ConfigError("\n".join(problems))
     if not given.resets:
-        raise ConfigError(f"{args.manifest}: holds no ResetOffset of kafka.eventing.knative.dev; give a file that does")
+        raise ConfigError(
+            f"-f: {args.manifest} holds no ResetOffset of kafka.eventing.knative.dev; give a file that does"
+        )
     mapper = ref_mapper_of(loaded)
     commands = []
     for one in given.resets:
@@ -103,7 +105,7 @@ def _from_manifests(args: argparse.Namespace, loaded: Loaded) -> int:
 
 
 def _do(args: argparse.Namespace, loaded: Loaded, command: ResetCommand) -> int:
-    """Print what one reset would move; with --execute submit it, and carry it out."""
+    """Carry out one reset, or print its plan."""
     info = command.info
     assert info is not None
     with closing(_logs_of(loaded, info.group)) as logs:
@@ -132,14 +134,14 @@ def _do(args: argparse.Namespace, loaded: Loaded, command: ResetCommand) -> int:
 
 
 def _logs_of(loaded: Loaded, group: str | None) -> KafkaTopicLogs:
-    """Return what reads the logs of the group's topics, with the settings of its channel."""
+    """Return the topics' logs, read with the settings of the channel."""
     reads = reads_of(known_channels(loaded))
     way = reads.get(group or "", next(iter(reads.values()), Reads())).way
     return KafkaTopicLogs(lambda: replace(way, isolation="read_committed").connect(loaded.config.kafka))
 
 
 def _carry_out(args: argparse.Namespace, loaded: Loaded, logs: KafkaTopicLogs, name: str, seconds: float) -> int:
-    """Lead until the reset has ended, or for `seconds`. Returns the exit code."""
+    """Lead the resets until this one ends, or for `seconds`."""
     factory = ControllerFactory(mapper=ref_mapper_of(loaded), logs=logs, name=f"{user_here()}, at the command line")
     steps = logging.getLogger(reset_offset.__name__)
     level = steps.level
@@ -168,7 +170,10 @@ def _carry_out(args: argparse.Namespace, loaded: Loaded, logs: KafkaTopicLogs, n
 async def _lead(
     zk: ZooKeeper, tasks: Tasks, factory: ControllerFactory, name: str, seconds: float
 ) -> ResetCommand | None:
-    """Carry out the submitted resets in their order, and print the conditions of this one. Returns it as it is in the end."""
+    """Carry out the submitted resets in their order.
+
+    Prints the conditions of the reset `name`. Returns that reset as it is at the end.
+    """
     controller = factory(zk, tasks)
     until = zk.clock.now() + seconds
     running = tasks.spawn(controller.run(), "resets of offsets")
@@ -196,7 +201,7 @@ async def _lead(
 
 
 def _tell_conditions(command: ResetCommand, told: dict[str, str]) -> None:
-    """Print the conditions that have changed; `told` has the lines that were printed, by condition."""
+    """Print conditions that changed; `told` has the printed line of each."""
     for condition in command.conditions:
         line = condition_line(condition)
         if condition.reason and told.get(condition.type) != line:
@@ -271,7 +276,6 @@ def _known(loaded: Loaded, name: str) -> ResetCommand:
 
 
 def _say(args: argparse.Namespace, text: str, data: Any) -> None:
-    """Print the result."""
     if args.json:
         print(json.dumps(data, indent=None if getattr(args, "one_of_several", False) else 2))
     elif text:
@@ -286,7 +290,7 @@ def _seconds(text: str) -> float:
 
 
 def moved_table(topic: str, moved: Iterable[Moved]) -> str:
-    """Return the old and the new offset of each partition, and the difference."""
+    """Return a table of each partition's old and new offset."""
     rows = [(topic, m.partition, m.old, m.new, None if m.old is None else _signed(m.new - m.old)) for m in moved]
     return table(_MOVED, rows)
 
@@ -315,7 +319,7 @@ def condition_line(condition: Condition) -> str:
 
 
 def as_json(info: RefInfo | None, moved: Iterable[Moved], command: ResetCommand | None = None) -> dict[str, Any]:
-    """Return a reset for programs; without a command it is a dry run. The names are those of Knative's status."""
+    """Return a reset for programs, with the names of Knative's status."""
     return {
         "format": FORMAT,
         "dry_run": command is None,
@@ -341,9 +345,9 @@ COMMAND = Command(
     "reset",
     "move a group's offsets while it runs",
     run,
-    "Move the offsets of a group in one topic, on all replicas, exactly once, whichever process dies: all replicas stop that "
-    "topic, the offsets are moved, all go on from there. Works also while no replica is alive. Without --execute it only prints "
-    "what would be moved. Exit code 0: done; 1: not done (yet); 2: refused.",
+    "Move the offsets of a group in one topic, on all replicas, exactly once, even if processes die: all replicas stop reading "
+    "the topic, the offsets are moved, and all replicas continue from there. Works also while no replica is alive. Without "
+    "--execute it only prints what would be moved. Exit code 0: done; 1: not done (yet); 2: refused.",
     examples=(
         "inbound offsets reset --group orders-svc --topic orders --to-datetime 2026-01-31T02:40:00Z",
         "inbound offsets reset --ref channel/orders --by-duration PT2H --execute",
@@ -358,7 +362,7 @@ COMMAND = Command(
             "--manifest",
             type=Path,
             metavar="FILE",
-            help="the resets that Knative's ResetOffset manifests in a file ask for",
+            help="take the resets from the ResetOffset manifests (Knative) in this file",
         ),
         EXECUTION,
         argument(

@@ -1,4 +1,4 @@
-"""`inbound offsets show` and `export`: by ZooKeeper and Kafka alone, so they work while no consumer is alive."""
+"""`inbound offsets show` and `export` ask ZooKeeper and Kafka alone."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _show_again(what: Chosen, args: argparse.Namespace) -> int:
 
 
 def shown(groups: Sequence[tuple[GroupSnapshot, Sequence[Row]]], now: float) -> str:
-    """Return a heading and a table for each group; `now` is in seconds since 1970."""
+    """Return a heading and table per group; `now` is Unix time."""
     if not groups:
         return "no groups"
     return "\n\n".join(_group(nodes, rows, now) for nodes, rows in groups)
@@ -231,7 +231,7 @@ SHOW = Command(
             nargs="?",
             const=2.0,
             metavar="SECONDS",
-            help="again and again until Ctrl-C; default: 2",
+            help="repeat until Ctrl-C; default: 2",
         ),
         _EXPORTER,
     ),
@@ -252,6 +252,3 @@ EXPORT = Command(
         argument("-o", "--output", type=Path, metavar="FILE", help="write to a file; default: standard output"),
     ),
 )
-
-
-log = logging.getLogger("inbound")

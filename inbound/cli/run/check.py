@@ -1,4 +1,4 @@
-"""`inbound check`: check a configuration and its plugins, without a connection to any server."""
+"""`inbound check` checks a configuration and its plugins without any server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOUNTS = Path("/proc/self/mountinfo")
 
 
 def check(args: argparse.Namespace) -> int:
-    """Check the configuration. Returns the exit code: 0 if it can be used."""
+    """Check the configuration. Returns the exit code."""
     loaded = load_config(args)
     all_planned = plan_all(loaded)
     planned = all_planned.channels
@@ -54,7 +54,7 @@ def check(args: argparse.Namespace) -> int:
 
 
 def ledger_warnings(ledger: LedgerConfig, in_pod: bool, mountinfo: str) -> list[str]:
-    """Return why the ledger could be missing when a proof needs it, and what to do about it."""
+    """Return warnings about a ledger that a proof could miss."""
     if ledger.type == "none":
         return ["ledger.type none: what is lost or repeated can't be proven; set it to files, or to kafka"]
     if ledger.type != "files" or not in_pod:
@@ -76,7 +76,7 @@ def ledger_warnings(ledger: LedgerConfig, in_pod: bool, mountinfo: str) -> list[
 
 
 def reset_problems(loaded: Loaded, mapper: RefMapper) -> list[str]:
-    """Return why some of the ResetOffset manifests beside the configuration do nothing."""
+    """Return why some of the ResetOffset manifests do nothing."""
     problems = []
     for manifest in loaded.resets:
         try:
@@ -100,7 +100,7 @@ def _summary(plan: PlannedChannel) -> str:
 
 
 def _options(loaded: Loaded, planned: Mapping[str, PlannedChannel]) -> dict[str, object]:
-    """Return the plugins' options as their models filled them, by the dotted path of the options."""
+    """Return the plugins' options with their defaults, by dotted path."""
     found: dict[str, object] = {}
     for channel, configured in loaded.config.channels.items():
         for short in configured.subscriptions:
@@ -128,9 +128,10 @@ def own_mounts() -> str:
 
 
 def passing(mountinfo: str, path: PurePosixPath) -> str | None:
-    """Return the storage of a folder in words, if it is lost with the pod; None: it seems to last.
+    """Name a folder's storage if it is lost with the pod.
 
-    `mountinfo` is the text of `/proc/<pid>/mountinfo` (see proc(5)), `path` an absolute path without links.
+    None: the storage seems to last. `mountinfo` is the text of `/proc/<pid>/mountinfo` (see proc(5)), `path` an absolute path
+    without links.
     """
     best: tuple[int, str, str] | None = None
     for line in mountinfo.splitlines():

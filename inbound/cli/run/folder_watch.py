@@ -1,4 +1,4 @@
-"""Reports changes in folders, by the system's own notifications, through watchfiles."""
+"""Reports changes in folders by the system's notifications, through watchfiles."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ TRY_AGAIN = 30.0
 
 
 class FolderWatch:
-    """Calls `wake` when something happens in the folders. One thread calls `follow` and `close`.
+    """Calls `wake` when something in a folder changes.
 
-    Notifications are a hurry and no promise: network file systems have none, and a system may run out of them. The user of
-    this class looks now and then all the same.
+    One thread calls `follow` and `close`. Notifications only speed up: network file systems have none, and a system may run out
+    of them. So the caller also looks at times.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -32,7 +32,7 @@ class FolderWatch:
         self.watching = False
 
     def follow(self, folders: set[Path]) -> None:
-        """Watch these folders, without the folders in them, instead of the ones before."""
+        """Watch these folders, not the ones inside, instead of earlier ones."""
         if self._closed.is_set() or (self._folders == folders and self._thread is not None):
             return
         self._folders = frozenset(folders)

@@ -1,4 +1,7 @@
-"""`inbound run --processes N`: a parent that starts N consumer processes, restarts them and shows one admin port."""
+"""The parent of `inbound run --processes N`.
+
+It starts N consumer processes, restarts them, and has one admin port for all.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from inbound.cli.shared.files import ConfigFiles, admin_token
 from inbound.clock import Clock, SystemClock
 from inbound.config import Config, Loaded
 from inbound.errors import InboundError
-from inbound.group.operations import ANSWER_SECONDS, OF_MEMBERS, Operation, Verb
+from inbound.group.operations import ANSWER_SECONDS, OF_MEMBERS, Operation, OperationKind
 from inbound.http.server.page import Page, text
 from inbound.http.server.rights import Token
 from inbound.observe.explain.answer import PartitionQuestion
@@ -76,12 +79,12 @@ class Child:
 
 
 class Supervisor:
-    """Owns the children: none outlives it, because each watches the pipe that is its standard input."""
+    """Owns the children, which end with it: each watches its standard input."""
 
     def __init__(
         self, args: argparse.Namespace, loaded: Loaded, clock: Clock | None = None, files: ConfigFiles | None = None
     ) -> None:
-        """`files` reports changes of the configuration; without it only the children follow them."""
+        """Without `files`, only the children follow changes of the configuration."""
         self._args = args
         self._loaded = loaded
         self._clock = clock or SystemClock()
@@ -97,7 +100,7 @@ class Supervisor:
         self._follow(files)
 
     def run(self) -> int:
-        """Run until a signal asks to stop, or until the children die too often. Returns the exit code."""
+        """Run until a signal or too many deaths. Returns the exit code."""
         stop = StopSignals()
         ask_on_hangup(self._ask_reload)
         self._admin.start()
@@ -137,7 +140,7 @@ class Supervisor:
         )
 
     def _explain(self, question: PartitionQuestion) -> list[dict[str, Any]]:
-        """Ask all children at once; a child that does not answer is left out, and named in the log."""
+        """Return the answers of all children; the log names silent ones."""
 
         def ask(child: Child) -> list[dict[str, Any]]:
             try:
@@ -182,7 +185,7 @@ class Supervisor:
                 child.process.send_signal(signal.SIGHUP)
 
     def _reload(self, seconds: float) -> ReloadOutcome | None:
-        """Let all processes look at the configuration. Returns the outcome; None: not all have answered."""
+        """Let all processes reload; None if one does not answer."""
         asked = self._following.ask()
         answers = self._of_all(lambda child: _reloaded(child, self._token, seconds))
         own = self._following.answer(asked, seconds)
@@ -191,7 +194,7 @@ class Supervisor:
         return together(own, filter(None, answers))
 
     def statuses(self) -> list[ProcessStatus]:
-        """Ask all children at once for their status; a child that does not answer has that as its problem."""
+        """Return the status of each child; silence is a problem."""
         return [status for statuses in self._of_all(self._ask) for status in statuses]
 
     # -- inside ------------------------------------------------------------------------------------------------------
@@ -207,12 +210,17 @@ class Supervisor:
             return [_silent(child, f"process {child.index} does not answer")]
 
     def _operate(self, channel: str, operation: Operation) -> Page:
-        """Pass an operation on to the child that it concerns; one for the whole group to any child. Twice is safe."""
+        """Pass an operation on to the children that it concerns.
+
+        Any one child carries out an operation on the whole group. An operation may arrive twice.
+        """
         path = path_of(channel, operation)
         meant = self._children if operation.verb not in OF_MEMBERS else self._members(channel, operation)
         if not meant:
             what = (
-                f"{operation.topic}/{operation.partition}" if operation.verb is Verb.RELEASE else f"channel {channel!r}"
+                f"{operation.topic}/{operation.partition}"
+                if operation.verb is OperationKind.RELEASE
+                else f"channel {channel!r}"
             )
             whose = f", as member {operation.consumer}" if operation.consumer is not None else ""
             return text(HTTPStatus.NOT_FOUND, f"no process has {what}{whose}")
@@ -227,7 +235,9 @@ class Supervisor:
                 silent.append(str(child.index))
                 continue
             answer = Page(code, body, content_type)
-            if operation.verb is not Verb.RATE or answer.code != HTTPStatus.OK:  # each process has a rate of its own
+            if (
+                operation.verb is not OperationKind.RATE or answer.code != HTTPStatus.OK
+            ):  # each process has a rate of its own
                 return answer
         if answer is None:
             return text(HTTPStatus.SERVICE_UNAVAILABLE, "no process answers; ask again, or use the command line")
@@ -237,17 +247,17 @@ class Supervisor:
         return answer
 
     def _members(self, channel: str, operation: Operation) -> list[Child]:
-        """Return the children that an operation on members is for; a rate is also for children that do not answer."""
+        """Return the children to ask; for a rate, also silent ones."""
         asked = list(zip(self._children, self.statuses(), strict=True))
         meant = [
             child
             for child, process in asked
             for one in process.channels
             if one.name == channel and operation.consumer in (None, one.consumer_id)
-            if operation.verb is not Verb.RELEASE
+            if operation.verb is not OperationKind.RELEASE
             or any((p.topic, p.partition) == (operation.topic, operation.partition) for p in one.partitions)
         ]
-        if operation.verb is Verb.RATE and operation.consumer is None and meant:
+        if operation.verb is OperationKind.RATE and operation.consumer is None and meant:
             meant += [child for child, process in asked if process.problem is not None and child not in meant]
         return meant
 
@@ -274,7 +284,7 @@ class Supervisor:
             child.url = lines.readline().strip() or None
 
     def _watch(self) -> bool:
-        """Restart dead children. Returns True when they die too often."""
+        """Restart dead children. Returns True if they die too often."""
         now = self._clock.now()
         for child in self._children:
             if child.restart_at is not None:
@@ -318,7 +328,7 @@ class Supervisor:
 
 
 def together(own: ReloadOutcome, others: Iterable[ReloadOutcome]) -> ReloadOutcome:
-    """Return the outcome of a parent and its children: the worst of them, each step and each problem once."""
+    """Return the worst outcome, with each step and problem once."""
     outcomes = [own, *others]
     worst = max((one.outcome for one in outcomes), key=_WORST.index)
     steps = list(dict.fromkeys(step for one in outcomes for step in one.steps))
@@ -327,7 +337,7 @@ def together(own: ReloadOutcome, others: Iterable[ReloadOutcome]) -> ReloadOutco
 
 
 def _reloaded(child: Child, token: str, seconds: float) -> ReloadOutcome | None:
-    """Let a child reload. Returns the outcome; None: it does not answer in time."""
+    """Let a child reload; None if it does not answer."""
     if child.url is None:
         return ReloadOutcome(UNCHANGED)  # it starts with the configuration as it is now
     try:
@@ -342,7 +352,6 @@ def _reloaded(child: Child, token: str, seconds: float) -> ReloadOutcome | None:
 
 
 def _silent(child: Child, problem: str) -> ProcessStatus:
-    """Return the status of a child that does not answer."""
     return replace(
         ProcessStatus.here(""),
         pid=child.process.pid if child.process is not None else 0,

@@ -1,4 +1,4 @@
-"""`inbound run` and `inbound ingress`: consume, or accept CloudEvents over HTTP, until stopped."""
+"""`inbound run` consumes; `inbound ingress` accepts CloudEvents over HTTP."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from inbound.cli.run.folder_watch import FolderWatch
 from inbound.cli.shared.command import CONFIG, Command, StopSignals, argument, ask_on_hangup, whole
-from inbound.cli.shared.files import ConfigFiles, admin_token, state_dir, text_of, token_reader
-from inbound.config import AdminConfig, Config, load_policy
+from inbound.cli.shared.files import ConfigFiles, admin_token, state_dir, token_reader
+from inbound.config import AdminConfig, Config, load_policy, read_text
 from inbound.config.secrets import remember
 from inbound.http.server.rights import Token
 from inbound.ingress.server import Ingress
@@ -78,14 +78,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _announce(descriptor: int, url: str) -> None:
-    """Tell the parent where the admin port is."""
     with suppress(BrokenPipeError):  # the parent has died: `_follow_parent` stops us
         os.write(descriptor, f"{url}\n".encode())
     os.close(descriptor)
 
 
 def _token_of_parent(admin: AdminConfig) -> Callable[[], str]:
-    """Return the reader of our parent's token; the configuration's token does not count: only the parent may operate."""
+    """Return the reader of the parent's token: only the parent may operate."""
     return _token_from_stdin
 
 
@@ -99,7 +98,7 @@ def _token_from_stdin() -> str:
 
 
 def _follow_parent(application: Application) -> None:
-    """Stop when standard input ends: our parent held its other end, and has died."""
+    """Stop when standard input ends: the parent has died."""
 
     def follow() -> None:
         while os.read(0, 4096):
@@ -146,12 +145,11 @@ def makers(*, index: int | None = None, token: Callable[[AdminConfig], Token | N
 
 
 def apply_logging(config: Config) -> None:
-    """Log as configured from now on."""
     logs.apply(config.logging)
 
 
 def _ingress(config: Config, *, shared: bool, tracing: ProcessTracing) -> Ingress | None:
-    """Return the ingress, not started; processes of one `--processes` share its port: the system spreads connections."""
+    """Return the ingress, not started; processes of one parent share its port."""
     if config.ingress is None:
         return None
     token = token_reader(config.ingress.token_file, "ingress.token_file")
@@ -159,9 +157,9 @@ def _ingress(config: Config, *, shared: bool, tracing: ProcessTracing) -> Ingres
 
 
 def profiling_listener(config: Config, *, index: int | None = None) -> ProfilingListener | None:
-    """Return the listener of profiles, not started; None: none is configured, and its modules are not imported.
+    """Return the profiling listener, not started; None if not configured.
 
-    `index` is this process's number under `--processes`.
+    Without it, its modules are not imported. `index` is this process's number under `--processes`.
 
     Raises:
         ConfigError: a file that it needs cannot be used, or there is no port so high.
@@ -175,7 +173,9 @@ def profiling_listener(config: Config, *, index: int | None = None) -> Profiling
 
 
 def admin_policy(admin: AdminConfig) -> ReadPolicy | None:
-    """Return the reader of the JMX policy; it reads the file at each request. None: there is no policy.
+    """Return the reader of the JMX policy; None without one.
+
+    It reads the file at each request.
 
     Raises:
         ConfigError: the file cannot be used. The reader raises it, too.
@@ -189,7 +189,7 @@ def admin_policy(admin: AdminConfig) -> ReadPolicy | None:
         return Policy(load_policy(text, str(path)), str(path))
 
     def read() -> Policy:
-        return policy_of(text_of(path, "admin.policy"))
+        return policy_of(read_text(path, "admin.policy"))
 
     read()
     return read

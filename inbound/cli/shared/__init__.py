@@ -1,8 +1,8 @@
-"""What several commands share; it imports no other room of the command line.
+"""The code that several commands share.
 
-`command.py` says what a command is, and how signals stop it; it has the arguments and value types of several commands. Each
-command is declared as a `Command` at the end of its file. `files.py` has the configuration, tokens and folders, `output.py` what is
-printed, `zookeeper.py` and `admin_port.py` the connections.
+It imports no other room of the command line. `command.py` has the type of a command, the options and value types that commands
+share, and the signals that stop a command. `files.py` reads configuration and tokens, `output.py` prints tables, notes and
+progress, `zookeeper.py` and `admin_port.py` connect.
 
 Begin reading at `command.py`.
 """

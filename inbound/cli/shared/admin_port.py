@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from inbound.admin.client import ELSEWHERE
 from inbound.cli.shared.command import argument, titled
 from inbound.config import AdminConfig
+from inbound.config.secrets import HIDDEN
 from inbound.errors import ConfigError
 
 #: How to reach a process that listens on all addresses.
@@ -30,20 +31,26 @@ TLS = titled(
 
 
 def admin_url(text: str) -> str:
-    """Return the address that a flag names."""
+    """Return the admin port's address that an option names.
+
+    A user and a password become `***`: the admin port wants none, and errors show the address.
+    """
     given = text if "://" in text else f"http://{text}"
     try:
         parts = urlsplit(given)
         good = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
     except ValueError:  # a port that is no number, or a bad IPv6 address
         good = False
-    if not good:
-        raise argparse.ArgumentTypeError(f"need http://HOST:PORT, got {text!r}")
-    return given
+    if not good or " " in given or not given.isprintable():
+        scheme, _, rest = given.partition("://")
+        hidden = f"{scheme}://{HIDDEN}@{rest.rpartition('@')[2]}" if "@" in rest else text
+        raise argparse.ArgumentTypeError(f"need http://HOST:PORT, got {hidden!r}")
+    user, at, _ = parts.netloc.rpartition("@")
+    return given.replace(f"//{user}@", f"//{HIDDEN}@", 1) if at else given
 
 
 def admin_address(admin: AdminConfig) -> str:
-    """Return the address of a configuration's admin port. Raises ConfigError: it is any free port."""
+    """Return a configuration's admin address. Raises ConfigError for any free port."""
     if admin.port == 0:
         raise ConfigError(f"admin.listen is {admin.listen}, which is any free port; {ELSEWHERE}")
     host = _EVERYWHERE.get(admin.host, admin.host)
@@ -52,7 +59,7 @@ def admin_address(admin: AdminConfig) -> str:
 
 
 def client_tls(args: argparse.Namespace) -> ssl.SSLContext | None:
-    """Return the TLS settings that the options of `TLS` name; None: none.
+    """Return the TLS settings that options name; None if none.
 
     Raises:
         ConfigError: a file cannot be used.

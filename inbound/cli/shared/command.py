@@ -1,6 +1,6 @@
-"""What a command is: its name, its help, its arguments and its function; and what several commands share of that.
+"""A command: its name, help, options and function.
 
-A wrong value ends with exit code 2.
+It also has the options, value types and signals that several commands share. A wrong value ends with exit code 2.
 """
 
 from __future__ import annotations
@@ -55,13 +55,16 @@ class Command:
         for add in self.arguments:
             add(parser)
         parser.set_defaults(run=self.run, **self.defaults)
-        add_commands(parser, self.commands)
+        add_commands(parser, self.commands, "|".join(command.name for command in self.commands))
 
 
-def add_commands(parser: argparse.ArgumentParser, commands: tuple[Command, ...]) -> None:
-    """Add commands, of which one must be given; nothing if there are none."""
+def add_commands(parser: argparse.ArgumentParser, commands: tuple[Command, ...], metavar: str) -> None:
+    """Add commands, one of which must be given.
+
+    Without commands, the parser stays as it is. `metavar` stands for the command in usage and errors.
+    """
     if commands:
-        inner = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+        inner = parser.add_subparsers(title="commands", metavar=metavar, required=True)
         for command in commands:
             command.add_to(inner)
 
@@ -84,7 +87,7 @@ def flag(name: str, explained: str, **settings: Any) -> Argument:
 
 
 def several(name: str, explained: str, **settings: Any) -> Argument:
-    """Return an option that may be given several times; the default is an empty list."""
+    """Return an option that may repeat; by default an empty list."""
     return argument(name, action="append", default=[], help=explained, **settings)
 
 
@@ -100,7 +103,7 @@ def one_of(*arguments: Argument, required: bool = False) -> Argument:
 
 
 def titled(title: str, *arguments: Argument) -> Argument:
-    """Return arguments that stand below a title of their own in the help."""
+    """Return arguments below a title of their own in the help."""
 
     def add(parser: Any) -> None:
         group = parser.add_argument_group(title)
@@ -114,7 +117,7 @@ T = TypeVar("T")
 
 
 def parsed(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return `parse` as argparse wants it: the message of its ValueError is printed."""
+    """Return `parse` for argparse, which prints its ValueError's message."""
 
     def value(text: str) -> T:
         try:
@@ -126,7 +129,7 @@ def parsed(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def amount(lowest: float, highest: float, need: str, unit: str = "") -> Callable[[str], float]:
-    """Return the type of a number between the two; the error asks for `need`, and `unit` may follow the number."""
+    """Return an argument type: a number, which `unit` may follow."""
 
     def value(text: str) -> float:
         try:
@@ -141,7 +144,7 @@ def amount(lowest: float, highest: float, need: str, unit: str = "") -> Callable
 
 
 def whole(lowest: int, highest: int, need: str) -> Callable[[str], int]:
-    """Return the type of a whole number between the two; the error asks for `need`."""
+    """Return an argument type: a whole number between the two."""
 
     def value(text: str) -> int:
         if not text.isascii() or not text.isdecimal() or len(text) > 18 or not lowest <= int(text) <= highest:
@@ -187,7 +190,7 @@ CONFIG = (
         metavar="KEY=VALUE",
     ),
 )
-#: A command that changes something only prints the changes, unless --execute is given.
+#: Without --execute a command prints its changes and makes none.
 EXECUTION = one_of(
     flag("--dry-run", "only print what would be done; this is the default"),
     flag("--execute", "do it"),
@@ -198,7 +201,7 @@ PARTITIONS = argument(
 
 
 def key_value(option: str, item: str, need: str = "KEY=VALUE") -> tuple[str, str]:
-    """Return both parts of `item`, a value of `option`. Raises ConfigError: it is not KEY=VALUE."""
+    """Return both parts of an option's KEY=VALUE. Raises ConfigError."""
     key, equals, value = item.partition("=")
     if not equals or not key:
         raise ConfigError(f"{option} {item}: need {need}")
@@ -206,7 +209,7 @@ def key_value(option: str, item: str, need: str = "KEY=VALUE") -> tuple[str, str
 
 
 def checked_topic(name: str) -> str:
-    """Return `name`. Raises ConfigError: Kafka does not allow it as a topic's name."""
+    """Return a topic's name. Raises ConfigError if Kafka forbids it."""
     try:
         return topic_name(name)
     except PydanticCustomError as error:
@@ -224,7 +227,7 @@ def check_channel(name: str, channels: Iterable[str]) -> None:
 
 
 class StopSignals:
-    """SIGTERM and SIGINT: the first asks for a graceful stop, the second for an immediate one. The main thread's."""
+    """Counts SIGTERM and SIGINT: the second stops at once. Main thread."""
 
     def __init__(self, ask: Callable[[], object] | None = None) -> None:
         """From now on each signal sets `asked` and calls `ask`."""
@@ -243,7 +246,7 @@ class StopSignals:
 
 @contextmanager
 def stopping(stop: Latch | threading.Event, tell: Callable[[], object]) -> Iterator[None]:
-    """Have the first SIGTERM or SIGINT set `stop` and call `tell`, and the next one interrupt. The main thread's."""
+    """The first signal sets `stop` and calls `tell`, the second interrupts."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         if stop.is_set():
@@ -256,9 +259,9 @@ def stopping(stop: Latch | threading.Event, tell: Callable[[], object]) -> Itera
 
 
 def ask_on_hangup(ask: Callable[[], object]) -> None:
-    """Have SIGHUP call `ask`, which looks at the configuration. The main thread's.
+    """Let SIGHUP call `ask`, which reloads the configuration.
 
-    On a thread of its own: the signal's handler may have interrupted a thread that has a lock.
+    For the main thread. `ask` runs on a thread of its own: the signal may have interrupted a thread that has a lock.
     """
 
     def handle(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""The files of commands: configuration, manifests and tokens that they read, and where inbound keeps its own files."""
+"""The files that commands read, and the folders of inbound's own files."""
 
 from __future__ import annotations
 
@@ -30,16 +30,18 @@ from inbound.runtime.text import read_short
 
 log = logging.getLogger(__name__)
 
-#: What the name of a manifest in a folder ends in.
+#: Endings of a manifest's name in a folder.
 MANIFESTS = (".yaml", ".yml", ".json")
-#: Of a longer file the size and the time of its last change stand for its content, and a longer manifest is not read. Bytes.
+#: Bytes. A longer secret is compared by size and time instead of content; a longer manifest is not read.
 LONGEST_SECRET, LONGEST_MANIFEST = 2**20, 32 * 2**20
-#: As many links as systems follow themselves.
+#: As many links as operating systems follow.
 _MOST_LINKS = 40
 
 
 def load_config(args: argparse.Namespace) -> Loaded:
-    """Return the configuration that `args` name, and put the file's folder on the import path, for plugins.
+    """Return the configuration that `args` name.
+
+    Its folder goes on the import path, for plugins.
 
     Raises:
         ConfigError: every problem, one a line, with file and line.
@@ -48,7 +50,7 @@ def load_config(args: argparse.Namespace) -> Loaded:
 
 
 def known_channels(loaded: Loaded) -> dict[str, ChannelConfig]:
-    """Return all channels as they run; warn of each manifest that cannot be used, and leave its channels out.
+    """Return all channels that can run; warn of unusable manifests.
 
     Raises:
         ConfigError: as `read_subscriptions`.
@@ -59,15 +61,16 @@ def known_channels(loaded: Loaded) -> dict[str, ChannelConfig]:
 
 
 def warn_of(refused: Iterable[RefusedManifest]) -> None:
-    """Warn of manifests that cannot be used: the command goes on without them."""
+    """Log a warning for each manifest that is left out."""
     for one in refused:
         log.warning("%s cannot be used, and is left out: %s", one.subject, one.problem)
 
 
 class ConfigFiles:
-    """The configuration that `args` name: a file, the manifests that it names, the environment and the flags.
+    """The configuration that `args` name, and its changes.
 
-    See `inbound.process.reload.reconfiguration.Source`.
+    It comes from a file, the manifests that the file names, the environment and the flags. It is a
+    `inbound.process.reload.reconfiguration.Source`.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -104,10 +107,10 @@ class ConfigFiles:
         )
 
     def changed(self) -> Loaded | None:
-        """Return the configuration if the files have changed since the last call, or since it was loaded.
+        """Return the configuration if its files have changed since the last call.
 
-        Two looks must find the same content: files are written one by one, and not in one go. Content counts, read through
-        the path each time: a mounted ConfigMap changes by a link that points elsewhere.
+        Two looks must find the same content, because files are written one by one. The content is read through the path each
+        time: a mounted ConfigMap changes by a link that points elsewhere.
 
         Raises:
             ConfigError: the changed files cannot be used; once.
@@ -126,23 +129,23 @@ class ConfigFiles:
         return self.load()
 
     def again(self) -> None:
-        """Let `changed` return the configuration, or raise, once more even if the files stay as they are."""
+        """Let `changed` load the files once more, even if unchanged."""
         self._current = self._candidate = None
 
     @property
     def unsettled(self) -> bool:
-        """Whether the last look found a change that another look has to confirm."""
+        """Whether the last look found a change to confirm."""
         return self._candidate != self._current
 
     def folders(self) -> set[Path]:
-        """Return the folders to watch for a change of one of the files: those of links, too."""
+        """Return the folders to watch, also those of links."""
         files = {self._path, *(path for paths in self._beside.values() for path in paths)}
         files |= {self._path.parent / path for path in self._manifests}
         return {folder for path in files for folder in folders_of(path)}
 
 
 def folders_of(path: Path) -> set[Path]:
-    """Return the folders to watch for a change at `path`: its own, those of all links on the way, and itself."""
+    """Return the folders to watch at `path`, also those of links."""
     found: set[Path] = set()
     todo = Path(os.path.abspath(path))
     for _ in range(_MOST_LINKS):
@@ -160,7 +163,7 @@ def folders_of(path: Path) -> set[Path]:
 
 
 def _content(paths: Iterable[Path]) -> str:
-    """Return a digest of the content of files, and of all files in the folders among them."""
+    """Return a digest of files, and of the files in folders."""
     hashed = hashlib.sha256()
     for path in paths:
         try:
@@ -207,7 +210,9 @@ class ManifestFiles:
 
 
 def read_manifests(folder: Path, paths: Iterable[Path]) -> ManifestFiles:
-    """Return the manifests at `paths`: files, or folders of files; relative paths are in `folder`.
+    """Return the manifests at `paths`, relative to `folder`.
+
+    A path is a file, or a folder of files.
 
     Raises:
         ConfigError: there is no such file or folder, or the folder cannot be read.
@@ -261,12 +266,13 @@ def importable(folder: Path) -> None:
 
 
 def admin_token(admin: AdminConfig) -> Callable[[], str] | None:
-    """Return the reader of the token for operations; see `token_reader`."""
     return token_reader(admin.token_file, "admin.token_file")
 
 
 def token_reader(path: Path | None, key: str) -> Callable[[], str] | None:
-    """Return the reader of a token; it reads the file each time, because a mounted secret changes. None: no file.
+    """Return the reader of a token; None without a file.
+
+    It reads the file each time, because a mounted secret changes.
 
     Raises:
         ConfigError: the file that `key` names cannot be used. The reader raises it, too.
@@ -275,7 +281,7 @@ def token_reader(path: Path | None, key: str) -> Callable[[], str] | None:
         return None
 
     def read() -> str:
-        token = text_of(path, key).strip()
+        token = read_text(path, key).strip()
         if not token or len(token.split()) != 1:
             raise ConfigError(f"{key}: {path} must hold one word: the token")
         remember(token)
@@ -285,30 +291,21 @@ def token_reader(path: Path | None, key: str) -> Callable[[], str] | None:
     return read
 
 
-def text_of(path: Path, key: str) -> str:
-    """Return the text of the file that `key` of the configuration names. Raises ConfigError: it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise ConfigError(f"{key}: {path} cannot be read: {reason}") from None
-
-
 # -- inbound's own files, by the XDG base directories --------------------------------------------------------------------
 
 
 def jar_cache() -> Path:
-    """Return the folder of the embedded servers' jars: `$XDG_CACHE_HOME/inbound/jars`, by default below ~/.cache."""
+    """Return the folder of the servers' jars, `$XDG_CACHE_HOME/inbound/jars`."""
     return _base("XDG_CACHE_HOME", ".cache") / "inbound" / "jars"
 
 
 def state_dir() -> Path:
-    """Return the folder of what outlives a command: `$XDG_STATE_HOME/inbound`, by default below ~/.local/state."""
+    """Return the folder of files that outlive a command, `$XDG_STATE_HOME/inbound`."""
     return _base("XDG_STATE_HOME", ".local/state") / "inbound"
 
 
 def java_command() -> str:
-    """Return the Java that runs the servers: `$JAVA_HOME/bin/java` where that is set, else the one on the PATH."""
+    """Return the servers' Java: `$JAVA_HOME/bin/java`, else the one on the PATH."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home) / "bin" / "java") if home else "java"
 

@@ -1,4 +1,4 @@
-"""What commands print: aligned tables, notes to standard error, a line of progress, files."""
+"""The output of commands: tables, notes, a progress line, files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLAIN_STEPS = 4
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    """Return `rows` below `headers`, two blanks between columns, without a newline at the end.
+    """Return an aligned table without a newline at its end.
 
     Numbers are right-aligned, with their digits grouped; None is a dash; text is cleaned as by `one_line`.
     """
@@ -47,7 +47,7 @@ def number(cell: Cell) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return `text` on one line and without control characters: it may come from records and servers."""
+    """Return foreign text on one line, without control characters."""
     return printable(" ".join(text.split()))
 
 
@@ -59,22 +59,24 @@ def count(n: int, singular: str) -> str:
 
 
 def first_of(lines: Sequence[str], most: int, more: str = "and {:,} more") -> list[str]:
-    """Return the first `most` lines, and one with the number of the others, if there are any."""
+    """Return the first `most` lines, and a count of the rest."""
     rest = len(lines) - most
     return [*lines[:most], more.format(rest)] if rest > 0 else [*lines]
 
 
 def note(line: str) -> None:
-    """Print what is going on to standard error: standard output is for the result alone."""
+    """Print a note to standard error; standard output has the result."""
     print(line, file=sys.stderr, flush=True)
 
 
-def write_file(option: str, path: Path, text: str, error: type[InboundError] = InboundError) -> None:
+def write_file(
+    option: str, path: Path, text: str, error: type[InboundError] = InboundError, advice: str = "give another file"
+) -> None:
     """Write the file that `option` names. Raises `error`: it cannot be written."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as reason:
-        raise error(f"{option}: {path} cannot be written: {reason.strerror}; give another file") from None
+        raise error(f"{option}: {path} cannot be written: {reason.strerror}; {advice}") from None
 
 
 def watch(show: Callable[[], int], seconds: float, *, clear: bool) -> int:
@@ -99,10 +101,10 @@ def pause(seconds: float) -> None:
 
 
 class ProgressLine:
-    """Shows how far something is; without a total how much is done, and only on a terminal.
+    """Shows the progress of one thing on one line.
 
-    On a terminal the line redraws itself, elsewhere a few plain lines are printed. Used by one thread; close it before
-    anything else is printed below it.
+    On a terminal the line redraws itself, elsewhere a few plain lines are printed; without a total it shows only on a
+    terminal. Used by one thread, which closes it before it prints anything else.
     """
 
     def __init__(
@@ -141,12 +143,11 @@ class ProgressLine:
             self._draw(drawn)
 
     def close(self) -> None:
-        """Take the line away."""
+        """Clear the line."""
         if self._redraws:
             self._draw("")
 
     def _due(self, *, last: bool = False) -> bool:
-        """Return whether the line is to be redrawn now."""
         if not self._redraws:
             return False
         now = self._now()

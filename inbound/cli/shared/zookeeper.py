@@ -1,4 +1,4 @@
-"""How commands use ZooKeeper: they run one coroutine to its end, within a time."""
+"""Runs a command's coroutine against ZooKeeper, within a time."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def with_zookeeper(
     connect_seconds: float = CONNECT_SECONDS,
     clock: Clock | None = None,
 ) -> T:
-    """Connect, run the coroutine of `work`, disconnect. Returns its result, or raises its error.
+    """Connect, run the coroutine of `work`, and disconnect.
 
-    `former_password`: see `zookeeper_client`.
+    Returns the coroutine's result, or raises its error. `former_password`: see `zookeeper_client`.
 
     Raises:
         ConfigError: a file that the settings name cannot be used.
-        InboundError: no server answers, or not to the end; the message names it, and says what to do.
+        InboundError: no server answers in time; the message names the servers, and says what to do.
     """
     return with_tasks(
         settings, lambda zk, _: work(zk), former_password=former_password, connect_seconds=connect_seconds, clock=clock
@@ -55,11 +55,10 @@ def with_tasks(
     work_seconds: float | None = WORK_SECONDS,
     clock: Clock | None = None,
 ) -> T:
-    """Do the same for work that starts tasks, which end with it.
+    """Run the coroutine of `work`, which may start tasks, to its end.
 
-    `work_seconds` None: the work has no time limit, also while no server answers.
-
-    Raises: as `with_zookeeper`.
+    The tasks end with it. Without `work_seconds` the work has no time limit, not even while no server answers. Raises as
+    `with_zookeeper`.
     """
     clock = clock or SystemClock()
     wakeup = Wakeup()
@@ -94,5 +93,5 @@ def with_tasks(
 
 
 def user_here() -> str:
-    """Return the user of this command, `user@host`, as ZooKeeper notes it."""
+    """Return the command's user, `user@host`, as ZooKeeper notes it."""
     return f"{getpass.getuser()}@{socket.gethostname()}"

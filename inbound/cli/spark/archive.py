@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _topics_of(loaded: Loaded, channels: list[str], topics: list[str]) -> tuple[list[str], list[str]]:
-    """Return the names and the patterns of topics that the flags choose; without any, those of all channels.
+    """Return names and patterns of the chosen topics, by default all.
 
     Raises ConfigError: there is no such channel, or no channel at all.
     """
@@ -69,7 +69,7 @@ def _topics_of(loaded: Loaded, channels: list[str], topics: list[str]) -> tuple[
 
 
 def _resolved(names: list[str], patterns: list[str], kafka: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the topics; only patterns need the brokers.
+    """Return the topics; only patterns ask the brokers.
 
     Raises ConfigError: no topic matches. BrokerUnavailableError: no broker answers.
     """
@@ -191,8 +191,8 @@ COMMAND = Command(
             "--late",
             default=_LATE,
             metavar="TIME",
-            help="an event whose time is so much older than its record's is late, and kept apart; the files of a day are compacted "
-            f"after its end and this time. {_NEVER}: no event is late. Default: {_LATE}",
+            help="an event is late, and goes to a folder of its own, if its time is more than TIME before its record's. A day's "
+            f"files are compacted TIME after the day ends. {_NEVER}: no event is late. Default: {_LATE}",
         ),
         flag("--compact", "archive nothing; only compact (a batch run does it at its end)"),
         flag("--json", "print the summary as one JSON object"),

@@ -1,4 +1,4 @@
-"""What the Spark commands share: arguments, settings, subjects, the ledger, and a session that starts when it is needed."""
+"""The options of the Spark commands, and a lazy session."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from inbound.spark.cluster_state import Subject
-    from inbound.spark.stories import LedgerTopicName
+    from inbound.spark.ledger_topic import LedgerTopicName
 
 #: The configuration, the master, and the settings of Spark.
 SPARK = (
@@ -77,7 +77,9 @@ def spark_settings(args: argparse.Namespace) -> SparkSettings:
 
 
 def kafka_for_spark(properties: Mapping[str, object]) -> dict[str, object]:
-    """Return the configuration's Kafka properties for executors, which have none of this machine's files.
+    """Return Kafka properties for executors, with the content of files.
+
+    Executors have none of this machine's files.
 
     Raises:
         ConfigError: a file of certificates or keys can't be read, or Java could not use it.
@@ -95,7 +97,7 @@ def lazy_session(
     say: Callable[[str], None],
     around: Callable[[SparkSession], AbstractContextManager[None]] | None = None,
 ) -> Iterator[Callable[[], SparkSession]]:
-    """Give a function that returns the session; its first call starts Spark, within `around`."""
+    """Give a function whose first call starts the session, within `around`."""
     from inbound.spark.session import spark_session
 
     with ExitStack() as stack:
@@ -111,7 +113,7 @@ def lazy_session(
 
 
 def subjects_of(channels: Iterable[ChannelConfig]) -> dict[str, Subject]:
-    """Return what each group reads; the channels of one group add up."""
+    """Return each group's topics; the channels of a group add up."""
     from inbound.spark.cluster_state import Subject
 
     found: dict[str, Subject] = {}
@@ -128,7 +130,7 @@ def subjects_of(channels: Iterable[ChannelConfig]) -> dict[str, Subject]:
 
 def ledger_place(ledger: LedgerConfig) -> FilePath | LedgerTopicName | None:
     """Return where the ledger is; None: there is none."""
-    from inbound.spark.stories import LedgerTopicName
+    from inbound.spark.ledger_topic import LedgerTopicName
 
     if ledger.type == "none":
         return None
@@ -211,7 +213,7 @@ def _json_object(text: str) -> dict[str, Any]:
 
 
 def asked_of(args: argparse.Namespace, topics: tuple[str, ...]) -> RequestedOffsets:
-    """Return the offsets that the flags ask for, of a channel that reads `topics`.
+    """Return the offsets that the flags ask for, of `topics`.
 
     Raises:
         ConfigError: flags exclude each other, or the channel does not read a topic.

@@ -1,4 +1,4 @@
-"""`inbound spark replay`: runs a channel's processor over a range of its log again; the group does not change."""
+"""`inbound spark replay` runs a processor again; the group does not change."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import argparse
 import json
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from inbound.cli.shared.command import Command, argument, flag, several, whole
 from inbound.cli.shared.files import load_config
-from inbound.cli.shared.output import ProgressLine, first_of, note, table, write_file
+from inbound.cli.shared.output import ProgressLine, note, write_file
 from inbound.cli.spark.options import (
     CHANNEL,
     RANGE,
@@ -25,19 +25,17 @@ from inbound.cli.spark.options import (
     kafka_for_spark,
     spark_settings,
 )
+from inbound.cli.spark.replay_text import as_json, plan_text, summary_text
 from inbound.config import Loaded
 from inbound.errors import ConfigError
 from inbound.plan.plan import PlannedChannel
 from inbound.processors.base import BatchEventProcessor
 from inbound.spark.cluster_state import KafkaLogs
 from inbound.spark.replay.marks import ReplayFolder, Standing
-from inbound.spark.replay.plan import ReplayPlan, chosen, cut, described, resolved
+from inbound.spark.replay.plan import ReplayPlan, chosen, cut, resolved
 from inbound.spark.replay.task import ReplayJob
 
 OK, FAILED = 0, 1
-#: So many lines of one kind are printed; the JSON has all.
-SHOWN = 20
-_MORE = "... and {:,} more; --json has all"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -116,7 +114,12 @@ def _told(args: argparse.Namespace, summary: Mapping[str, Any]) -> int:
         print(text)
     else:
         if args.json is not None:
-            write_file("--json", args.json, f"{text}\n")
+            write_file(
+                "--json",
+                args.json,
+                f"{text}\n",
+                advice="the replay itself has ended; for its summary run it again",
+            )
         print(summary_text(summary))
     difference = summary["difference"]
     same = difference is None or not (difference["only_here"] or difference["only_there"] or difference["different"])
@@ -126,7 +129,7 @@ def _told(args: argparse.Namespace, summary: Mapping[str, Any]) -> int:
 def _planned(
     args: argparse.Namespace, loaded: Loaded, channel: PlannedChannel, folder: ReplayFolder
 ) -> tuple[ReplayPlan, list[Standing]]:
-    """Return the plan of this name, and its progress; an earlier plan goes on if it asks for the same."""
+    """Return this replay's plan and progress; an earlier plan continues."""
     earlier = folder.plan()
     config = channel.config
     with KafkaLogs(loaded.config.kafka, read_committed=config.isolation == "read_committed") as log:
@@ -167,7 +170,7 @@ def _new(
 
 
 def _still_there(standings: list[Standing], topics: Mapping[str, int], log: KafkaLogs) -> None:
-    """Raise ConfigError if offsets that are left of a replay are no longer in the log."""
+    """Raise ConfigError if remaining offsets are no longer in the log."""
     left = [one for one in standings if not one.complete]
     for one in left:
         if one.unit.topic not in topics:
@@ -203,130 +206,13 @@ def _make_folder(folder: Path) -> None:
         raise ConfigError(f"--shadow {folder}: cannot be made ({error.strerror}); give another folder") from None
 
 
-# -- text --------------------------------------------------------------------------------------------------------------
-
-
-def plan_text(plan: ReplayPlan, standings: Sequence[Standing]) -> str:
-    """Return the offsets to replay, unit by unit, and how many of them are done."""
-    marks = {one.unit.number: one.mark for one in standings}
-    rows = [
-        (unit.topic, str(unit.partition), unit.first, unit.next, marks.get(unit.number, unit.first) - unit.first,
-         unit.next - marks.get(unit.number, unit.first))
-        for unit in plan.units
-    ]  # fmt: skip
-    left = sum(row[5] for row in rows)
-    head = f"replay {plan.name}: channel {plan.channel}, processor {plan.processor}, offsets {described(plan.asked)}"
-    return f"{head}\n{table(('topic', 'partition', 'first', 'next', 'done', 'left'), rows)}\n{left:,} offsets to replay"
-
-
-def as_json(
-    plan: ReplayPlan, before: Sequence[Standing], ended: ReplayResult, seconds: float, difference: Difference | None
-) -> dict[str, Any]:
-    """Return the summary for programs: counts over all runs of this replay, and of this run."""
-    earlier = {one.unit.number: one for one in before}
-    units = []
-    for one in ended.standings:
-        was = earlier.get(one.unit.number)
-        tried = len(was.attempts) if was is not None else 0
-        units.append(
-            {
-                "unit": one.unit.number,
-                "topic": one.unit.topic,
-                "partition": one.unit.partition,
-                "first": one.unit.first,
-                "next": one.unit.next,
-                "mark": one.mark,
-                "complete": one.complete,
-                "attempts": len(one.attempts),
-                "handed_out": sum(attempt.records for attempt in one.attempts),
-                "handed_out_now": sum(attempt.records for attempt in one.attempts[tried:]),
-                "batches": sum(attempt.batches for attempt in one.attempts),
-                "reverts": one.reverts,
-                "skipped": [{"from": low, "to": high, "reason": why} for low, high, why in one.skips],
-                "repeated": [{"first": r.first, "next": r.next, "why": r.why} for r in one.repeated()],
-                "held": ended.held.get(one.unit.number),
-            }
-        )
-    return {
-        "name": plan.name,
-        "channel": plan.channel,
-        "processor": plan.processor,
-        "complete": ended.complete,
-        "seconds": round(seconds, 3),
-        "offsets": sum(unit.next - unit.first for unit in plan.units),
-        "done": sum(one.mark - one.unit.first for one in ended.standings),
-        "units": units,
-        "shadow": plan.shadow,
-        "difference": None if difference is None else asdict(difference),
-    }
-
-
-def summary_text(summary: Mapping[str, Any]) -> str:
-    """Return the summary for people: a line per partition, and all exceptions."""
-    units = summary["units"]
-    rows = [
-        (u["topic"], str(u["partition"]), u["first"], u["next"], u["mark"] - u["first"], u["handed_out_now"], u["batches"],
-         u["attempts"], sum(r["next"] - r["first"] for r in u["repeated"]))
-        for u in units
-    ]  # fmt: skip
-    heads = ("topic", "partition", "first", "next", "done", "delivered now", "batches", "attempts", "repeated")
-    lines = [table(heads, rows)]
-    lines += first_of(
-        [
-            f"{_of(u)}: offsets {r['first']} to {r['next'] - 1} were redelivered: {r['why']}"
-            for u in units
-            for r in u["repeated"]
-        ],
-        SHOWN,
-        _MORE,
-    )
-    lines += first_of(
-        [
-            f"{_of(u)}: offsets {s['from']} to {s['to'] - 1} were passed over: {s['reason']}"
-            for u in units
-            for s in u["skipped"]
-        ],
-        SHOWN,
-        _MORE,
-    )
-    lines += [f"{_of(u)}: held: {u['held']}" for u in units if u["held"]]
-    lines += [
-        f"{_of(u)}: offsets {u['mark']} to {u['next'] - 1} are not marked done: the processor has not advanced over them"
-        for u in units
-        if not u["complete"] and not u["held"]
-    ]
-    state = "done" if summary["complete"] else "NOT done"
-    lines.append(
-        f"replay {summary['name']}: {state}, {summary['done']:,} of {summary['offsets']:,} offsets in {summary['seconds']:.1f} s"
-    )
-    if summary["difference"] is not None:
-        lines.append(_difference_text(summary["difference"]))
-    return "\n".join(lines)
-
-
-def _of(unit: Mapping[str, Any]) -> str:
-    return f"{unit['topic']}/{unit['partition']}"
-
-
-def _difference_text(found: Mapping[str, Any]) -> str:
-    words = (
-        f"{found['only_here']:,} only here, {found['only_there']:,} only there, {found['different']:,} different, "
-        f"{found['same']:,} the same; repeats: {found['repeats_here']:,} here, {found['repeats_there']:,} there"
-    )
-    examples = [
-        f"  {one['kind']}: {one['source']} {one['id']}{': ' + ', '.join(one['differs']) if one['differs'] else ''}"
-        for one in found["examples"][:SHOWN]
-    ]
-    return "\n".join([f"shadow: {words}", *examples])
-
-
 COMMAND = Command(
     "replay",
     "run a channel's processor over a range of its log again",
     run,
-    "Run a channel's processor, unchanged, over a range of its log on Spark's executors: each partition in order, no offset "
-    "again that is marked done, the group's offsets untouched. Exit code 0: all done, 1: not all, or the outputs differ, 2: "
-    "bad input.",
+    "Run a channel's processor, unchanged, over a range of its log on Spark's executors: each partition in order, without "
+    "offsets that are marked done. The group's offsets stay as they are. Exit code 0: all done, 1: not all, or the outputs "
+    "differ, 2: bad input.",
     examples=(
         "inbound spark replay --channel orders --from-time 2025-01-31T00:00:00Z --name january",
         "inbound spark replay --channel orders --shadow out/ --against live.jsonl",
@@ -360,8 +246,3 @@ COMMAND = Command(
         argument("--json", type=Path, metavar="FILE", help="also write the summary there; - is the terminal"),
     ),
 )
-
-
-if TYPE_CHECKING:
-    from inbound.spark.replay.job import ReplayResult
-    from inbound.spark.replay.shadow import Difference

@@ -1,4 +1,4 @@
-"""`inbound spark report`: throughput, lag and delivery latency over time, from ledger and log."""
+"""`inbound spark report` shows throughput, lag and delivery latency over time."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from inbound.cli.shared.output import note
 from inbound.cli.spark.options import SPARK, kafka_for_spark, lazy_session, ledger_place, spark_settings, subjects_of
 from inbound.config.units import parse_duration
 from inbound.errors import ConfigError, InboundError
+from inbound.ledger.disk import replace_file
 
 OK, NOTHING = 0, 3
 
@@ -87,17 +88,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _write(option: str, path: Path, text: str) -> None:
     """Write a file, completely or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
+        replace_file(path, text.encode())
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise InboundError(f"{option} {path}: cannot be written ({error.strerror}); give another file") from None
 
 
 def _moment(text: str) -> Callable[[float], float]:
-    """Return a function from the time now to the time that `text` names, both in seconds since 1970."""
+    """Return a function from the present to the named Unix time."""
     try:
         ago = parse_duration(text)
     except ValueError:

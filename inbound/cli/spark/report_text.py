@@ -17,7 +17,7 @@ _HEADERS = ("GROUP", "TOPIC", "LANDED", "AGAIN", "MEAN/S", "PEAK/S", "LAG", "P50
 
 
 def shown(report: DeliveryReport, *, width: int | None = None, bars: bool = True) -> str:
-    """Return the table, small bars over time (if the terminal can show them), and the notes."""
+    """Return the table, small bars over time, and the notes."""
     window = report.window
     parts = [
         f"{moment(window.begin)} to {moment(window.end)}, in steps of {duration(window.width)}, took {report.seconds:,.1f} s",
@@ -38,9 +38,10 @@ def shown(report: DeliveryReport, *, width: int | None = None, bars: bool = True
 
 
 def sparkline(values: Sequence[float | None]) -> str:
-    """Return values as one row of bars, the highest for the largest; neighbours share a bar if there are many.
+    """Return values as one row of bars.
 
-    A dot: unknown; a line at the foot: zero. The lowest bar is above zero.
+    The largest has the highest bar; many values share bars with their neighbours. A dot is
+    unknown, a line at the foot zero; the lowest bar is above zero.
     """
     per_bar = -(-len(values) // _STEPS) or 1
     highs = [largest(values[at : at + per_bar]) for at in range(0, len(values), per_bar)]

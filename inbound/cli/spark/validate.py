@@ -1,4 +1,4 @@
-"""`inbound spark validate`: prove from ledger, ZooKeeper and log that nothing was lost or processed twice."""
+"""`inbound spark validate` proves that nothing was lost or processed twice."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from inbound.spark.cluster_state import Subject
+    from inbound.spark.ledger_topic import LedgerTopicName
     from inbound.spark.proofs import Proven
     from inbound.spark.session import SparkSettings
-    from inbound.spark.stories import LedgerTopicName
 
 #: Time between two lines of progress where they can't be redrawn. Seconds.
 PLAIN_EVERY = 10.0
@@ -130,7 +130,7 @@ def prove(loaded: Loaded, wish: Wish, settings: SparkSettings, say: Callable[[st
 
 
 class _States:
-    """The offsets up to which each group is proven: read before a proof, written after it."""
+    """The proven offsets of each group, read before and written after."""
 
     def __init__(
         self, subjects: list[Subject], ledger: FilePath | LedgerTopicName | None, wish: Wish, say: Callable[[str], None]
@@ -203,7 +203,7 @@ def _subjects(loaded: Loaded, wish: Wish, ask: Callable[[Any], Any]) -> list[Sub
 
 
 def _not_provable(args: argparse.Namespace, why: str) -> int:
-    """Print what a proof lacks. Nothing is written: an older proof stays."""
+    """Print why there is no proof. An older proof stays."""
     proof = Proof(args.mode, time.time(), 0.0, (), (why,), f"inbound {inbound.__version__}")
     if args.json:
         sys.stdout.write(to_json(proof))

@@ -1,4 +1,4 @@
-"""`inbound cluster up|down|status|fetch`: a real Kafka and a real ZooKeeper on this machine."""
+"""`inbound cluster` runs a real Kafka and ZooKeeper on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`inbound demo`: real flights through a real Kafka and ZooKeeper, while processes are killed, stopped and added."""
+"""`inbound demo` sends real flights through real servers and killed processes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SECONDS = amount(_SHORTEST, 86400, f"seconds from {_SHORTEST:.0f}", "s")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the demo and print the results. Returns 0 only if all figures are as expected."""
+    """Run the demo; return 0 only if all figures are right."""
     plugin = _plugin()
     _need_spark()
     with handled(_interrupt):  # SIGTERM, like Ctrl-C, ends all that was started
@@ -114,7 +114,7 @@ def _run_in(folder: Path, plugin: Path, seconds: float, count: int) -> tuple[Dem
 
 
 def _end(folder: Path, result: DemoResult) -> Ending:
-    """Prove all groups, archive the flights, and count the carriers in the archive, in one Spark session."""
+    """Prove, archive and count the flights in one Spark session."""
     config = folder / "inbound.yaml"
     loaded = load(read_text(config), filename=str(config), environ=os.environ)
     settings = SparkSettings(jar_cache(), java_command(), conf=_SHORT_LIVED)
@@ -172,7 +172,7 @@ def _print_tables(result: DemoResult) -> None:
 
 
 def _need_spark() -> None:
-    """Raise DemoError now, and not after a minute, if a Python package for Spark is missing."""
+    """Raise DemoError early if a Python package for Spark is missing."""
     for name in ("pyspark", "pyarrow", "pandas"):
         if find_spec(name) is None:
             raise DemoError(

@@ -149,12 +149,12 @@ def _quantity(text: str) -> str:
 
 COMMAND = Command(
     "manifests",
-    "print what runs KafkaChannels in Kubernetes",
+    "print the Kubernetes objects that run KafkaChannels",
     run,
     "Print Kubernetes objects that run the subscriptions of Knative's KafkaChannels: for each channel a ConfigMap, a Deployment, a "
     "Service with the port `metrics`, a PodDisruptionBudget and a NetworkPolicy. Connects to no server; the same input gives the "
-    "same output. Exit code 3 if some manifests cannot be used: the others are printed, and standard error names those with file "
-    "and line; 2 if nothing is printed, because no manifest, or not the configuration, can be used.",
+    "same output. Exit code 0: all objects are printed; 3: some manifests cannot be used: standard error names them with file and "
+    "line, and the objects of the others are printed; 2: nothing is printed: the configuration or every manifest is unusable.",
     examples=(
         "inbound manifests -f kafkachannel.yaml > deployment.yaml",
         "inbound manifests -f channels/ -c inbound.yaml --kafka-secret kafka --ledger-volume 10Gi",
@@ -174,13 +174,13 @@ COMMAND = Command(
             "--config",
             type=Path,
             metavar="FILE",
-            help="the configuration that they share: Kafka, ZooKeeper, ledger, manifests.settings and so on, without channels",
+            help="the configuration of all pods: Kafka, ZooKeeper, ledger, manifests.settings and so on, without channels",
         ),
         argument(
             "--config-map",
             type=_name,
             metavar="NAME",
-            help="your own ConfigMap with inbound.yaml, instead of a generated one; give the same file with -c to have it checked",
+            help="your own ConfigMap with inbound.yaml, instead of a generated one; -c with the same file checks it",
         ),
         argument("--image", default=f"inbound:{inbound.__version__}", help="the image; default: %(default)s"),
         argument(
@@ -198,12 +198,12 @@ COMMAND = Command(
             type=_name,
             action="append",
             metavar="NAMESPACE",
-            help="a namespace whose pods reach the admin port, besides the channel's own: that of Prometheus; may be given several "
+            help="a namespace, besides the channel's own, whose pods may reach the admin port: Prometheus's; may be given several "
             f"times; default: {MONITORING}",
         ),
         several(
             "--ingress-from",
-            "a namespace whose pods reach the ingress, besides the channel's own; may be given several times; default: all",
+            "a namespace, besides the channel's own, whose pods may reach the ingress; may be given several times; default: all",
             type=_name,
             metavar="NAMESPACE",
         ),
@@ -247,10 +247,10 @@ COMMAND = Command(
             "--ledger-volume",
             type=_quantity,
             metavar="SIZE",
-            help="a PersistentVolume of this size for the ledger of each pod, such as 10Gi; makes StatefulSets",
+            help="size of a PersistentVolume for each pod's ledger, such as 10Gi; prints StatefulSets instead of Deployments",
         ),
         argument(
-            "--storage-class", type=_name, metavar="NAME", help="of these volumes; default: the cluster's default"
+            "--storage-class", type=_name, metavar="NAME", help="storage class of these volumes; default: the cluster's"
         ),
         argument("--cpu", type=_quantity, default="100m", metavar="AMOUNT", help="CPU to request; default: 100m"),
         argument(

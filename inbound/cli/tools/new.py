@@ -1,4 +1,4 @@
-"""`inbound new processor`: writes a first processor with its configuration and its test."""
+"""`inbound new processor` writes a processor, its configuration and its test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ From this folder:
     inbound publish $topic --create --partitions 4 --generate 100
     inbound run                     # until Ctrl-C
 
-What to know when you change it:
+Before you change it:
 
 - Delivery is at least once. After a crash the batch in flight is delivered again: make its effect the same the second time;
   or write the offset together with the effect.
@@ -36,7 +36,7 @@ What to know when you change it:
   partition it is called for one batch after the other, in offset order.
 - `BatchResponse.advance()` commits; `.advance(offset)` commits what is before it; `.revert(wait=5)` reads the batch
   again after 5 s. An error does that too, and waits longer each time; see `on_error` in the configuration.
-- In long work look at `batch.lost` (another member has the partition now) and `context.stopping` (finish soon).
+- During long work check `batch.lost` (another member owns the partition) and `context.stopping` (finish soon).
 - `open`, `close`, `on_idle` and more: see the base class, inbound.BatchEventProcessor.
 
 To use it by name from anywhere, make it a distribution; then `type: $name` is enough. In its pyproject.toml:
@@ -55,7 +55,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ${cls}Options(BaseModel):
-    """What `processor.options` may hold; checked before anything starts."""
+    """The keys of `processor.options`, checked before anything starts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -106,7 +106,7 @@ def event(number: int, kind: str) -> bytes:
 
 
 def test_every_event_is_counted_and_committed() -> None:
-    """What the options name is passed over, and committed all the same."""
+    """Ignored types are committed, but not counted."""
     world = World()
     world.kafka.create_topic("$topic", 2)
     world.kafka.publish("$topic", 0, [event(1, "made"), event(2, "paid"), event(3, "made")], headers=HEADERS)
@@ -120,8 +120,8 @@ def test_every_event_is_counted_and_committed() -> None:
     assert world.commits("$topic") == {0: 3, 1: 1}
 
 
-def test_what_is_no_event_is_passed_over() -> None:
-    """One bad record does not hold up those behind it."""
+def test_a_record_that_is_no_event_is_skipped() -> None:
+    """A bad record does not block the records after it."""
     world = World()
     world.kafka.create_topic("$topic", 1)
     world.kafka.publish("$topic", 0, [b"{no event", event(1, "made")], headers=HEADERS)
@@ -186,7 +186,7 @@ def _class_name(name: str) -> str:
 
 
 def _check_name(name: str) -> None:
-    """Refuse a name that cannot be a module, or hides one: the configuration's folder comes first on the import path."""
+    """Refuse a name that cannot be a module, or hides one."""
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name) or len(name) > 60:
         folded = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip("_")[:60]
         near = f"; did you mean {folded}?" if re.match("[a-z]", folded) else ""
@@ -206,7 +206,7 @@ def _check_name(name: str) -> None:
 
 
 def _module_there(name: str) -> str | None:
-    """Return where a module of that name is; None: there is none. A folder without __init__ does not count."""
+    """Return where a module is; a folder without `__init__` is none."""
     if name in sys.stdlib_module_names:
         return "of Python's own library"
     try:
@@ -232,7 +232,9 @@ COMMAND = Command(
             "are not overwritten.",
             examples=_EXAMPLES,
             arguments=(
-                argument("name", metavar="NAME", help="its name and that of its module, such as orders or web_shop"),
+                argument(
+                    "name", metavar="NAME", help="name of the processor and of its module, such as orders or web_shop"
+                ),
                 argument(
                     "--folder", type=Path, metavar="FOLDER", help="where to write; made if missing; default: ./NAME"
                 ),

@@ -1,4 +1,4 @@
-"""`inbound publish`: writes records to a topic, or posts events to an ingress, from lines or numbered events."""
+"""`inbound publish` writes records to a topic or an ingress."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ from inbound.publishing import (
     records_of,
     with_key,
 )
-from inbound.publishing.publisher import Post, Publisher, RecordProducer
+from inbound.publishing.posting import Post
+from inbound.publishing.publisher import Publisher, RecordProducer
 from inbound.publishing.sources import NumberedLine
 
 _DEFAULT_CONFIG = Path("inbound.yaml")
@@ -108,7 +109,6 @@ def _option(name: str) -> str:
 
 
 def _config(args: argparse.Namespace) -> Config | None:
-    """Return the configuration, if one is to be used."""
     if args.config is None and args.to is None and args.bootstrap_servers is None and _DEFAULT_CONFIG.exists():
         args.config = _DEFAULT_CONFIG
     return None if args.config is None else load_config(args).config
@@ -117,7 +117,7 @@ def _config(args: argparse.Namespace) -> Config | None:
 def _publish(
     args: argparse.Namespace, topic: str, total: int | None, sender: Publisher | Posting, records: Any
 ) -> Published:
-    """Send all records, and print how many have arrived. Raises ConfigError: a line is bad, or there was none."""
+    """Send all records, and print the count. Raises ConfigError if none."""
     what = "records" if args.plain else "events"
     with closing(ProgressLine(f"publishing to {topic}", total)) as progress:
         try:
@@ -133,7 +133,7 @@ def _publish(
 
 
 def _traced(producer: RecordProducer, tracing: ProcessTracing) -> RecordProducer:
-    """Return a producer that begins a trace with each record, if tracing is on."""
+    """Return the producer, with a trace per record if configured."""
     if tracing.spans is None:
         return producer
     from inbound.observe.tracing.spans import TracedProducer
@@ -182,7 +182,7 @@ def _client(args: argparse.Namespace, topic: str) -> HttpClient:
 
 
 def _poster(client: HttpClient, tracing: ProcessTracing) -> Post:
-    """Return a function that posts a message, in a span if tracing is on."""
+    """Return a post function, with a span if configured."""
 
     def post(message: HttpMessage, attempt: int) -> HttpAnswer:
         return client.post(message)
@@ -232,7 +232,7 @@ def _read(lines: Iterable[NumberedLine], name: str, form: Format, key: bytes | N
 
 
 def _lines(args: argparse.Namespace, form: Format) -> tuple[int | None, Iterator[NumberedLine]]:
-    """Return how many lines there are, if that is known, and the lines."""
+    """Return the lines, and their number if it is known."""
     if _name(args) == _STDIN:
         return None, lines_in(sys.stdin.buffer, _STDIN, plain=args.plain)
     total = check_lines(lines_of(args.file, plain=args.plain), _name(args), form)

@@ -1,4 +1,4 @@
-"""`inbound schema`: the JSON Schema of the configuration, for editors; or its keys as Markdown."""
+"""`inbound schema` prints the configuration's JSON Schema, or its keys as Markdown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def tables(schema: Schema, *, heading: str = "###") -> str:
-    """Return a JSON Schema as Markdown: a table of keys for each section, below a heading with their path."""
+    """Return a JSON Schema as Markdown, a table of keys per section."""
     made = _Tables(schema.get("$defs", {}), heading)
     return "\n".join(made.of(made.resolved(schema), ""))
 
@@ -39,7 +39,7 @@ class _Tables:
         self._heading = heading
 
     def of(self, schema: Schema, path: str, kind: str = "") -> Iterator[str]:
-        """Yield the lines for the object `schema`: its values, then a table for each section in it."""
+        """Yield the table of an object's values, then those of its sections."""
         sections: list[tuple[str, Schema]] = []
         rows = []
         for key, found in schema.get("properties", {}).items():
@@ -79,7 +79,7 @@ class _Tables:
             yield from self.of(schema, path)
 
     def _mapping_in(self, schema: Schema) -> Schema | None:
-        """Return the mapping with keys among the schema_alternatives, such as null or text."""
+        """Return the mapping with keys among the alternatives of a schema."""
         if "properties" in schema or "items" in schema:
             return None
         found = [self.resolved(part) for part in schema.get("anyOf", ())]
@@ -106,7 +106,6 @@ class _Tables:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in (f"`{key}`", takes, default, meaning)) + " |"
 
     def _takes(self, schema: Schema) -> str:
-        """Return the allowed values in words."""
         schema = self.resolved(schema)
         if "const" in schema:
             return f"`{schema['const']}`"

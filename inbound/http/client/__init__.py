@@ -1,5 +1,5 @@
-"""The HTTP/1.1 client: pools of kept connections on one event loop, many requests at a time.
+"""The HTTP/1.1 client keeps pools of connections on one event loop.
 
-It knows no events and no retries: the dispatcher has those. Begin with `client.py` (pool, connection). `exchange.py` has the
-target and the answer; `sockets.py` reads and writes plain connections in one go, which keeps the interpreter (measured there).
+Begin with `client.py` (pool, connection). `exchange.py` has the target and the answer; `sockets.py` reads and writes plain
+connections without giving up the interpreter (measured there). The client knows no events and no retries: the dispatcher does.
 """

@@ -1,7 +1,7 @@
-"""Posts over HTTP/1.1 by a pool of kept connections per target.
+"""Posts over HTTP/1.1 with a pool of kept connections per target.
 
-A request's way: `Client.post` -> `_Pool` (waits for a connection if all are taken) -> `ClientConnection` (writes it, reads the
-answer) -> `done`. One request at a time on each: a receiver that hangs would hang the requests behind it, too.
+A request goes `Client.post` -> `_Pool` (waits for a connection if all are taken) -> `ClientConnection` (writes it, reads the
+answer) -> `done`. A connection has one request at a time: a receiver that hangs would hang the requests behind it, too.
 """
 
 from __future__ import annotations
@@ -26,41 +26,35 @@ from inbound.http.client.exchange import Answer, Done, Target
 from inbound.http.client.sockets import AVAILABLE, Sockets
 from inbound.runtime.driver import DaemonThreads
 
-#: Of an answer's head, and of what goes round its body, so many bytes are taken; a chunk of one byte has five beside it.
+#: Bytes of an answer's head, and further ones for each byte of its body: a chunk of one byte has five of framing.
 MOST_HEAD, BESIDE_A_BYTE = 64 * 1024, 8
 
-#: How TLS begins to say that it has read no TLS.
+#: The beginning of a TLS alert.
 ALERT = b"\x15\x03"
-#: What nearly all answers are.
+#: Nearly all answers.
 ACCEPTED = Answer(202)
-#: So many bytes of an answer are kept to know the next one by.
+#: Bytes of an answer that are kept to recognize the next one.
 LONGEST_USUAL = 1024
-#: Seconds after which a connection that nothing was sent on is not used any more, and until the next
-#: address of a host is tried beside the one before.
+#: Seconds after which an idle connection is not used any more, and until the next address of a host is tried, too.
 LONGEST_IDLE, NEXT_ADDRESS = 118.0, 0.25
-#: Names of hosts that are asked for at a time, one for each target at most: the system's call may hang for long, and none
-#: that does may keep others from theirs.
+#: Lookups of hosts at a time, one for each target at most: the system's call may hang for long, and must not delay others.
 LOOKUPS = 64
 
 
 class Client:
-    """Posts requests, many at a time.
-
-    For the thread of its event loop.
-    """
+    """Posts requests, many at a time, on its event loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._pools: dict[Target, _Pool] = {}
-        self._retired: set[_Pool] = set()  # until what is under way has ended
+        self._retired: set[_Pool] = set()  # until their requests in flight have ended
         self._sockets = Sockets.of(loop) if AVAILABLE else None
         self._names = DaemonThreads(LOOKUPS)
 
     def post(self, target: Target, lines: list[bytes], body: bytes, done: Done) -> None:
-        """Send a request of these header lines, once; `done` gets the answer later.
+        """Send a request with these header lines; `done` gets the answer later.
 
-        It is sent a second time where a kept connection turns out to have been closed before any answer came: a receiver
-        may close it at any time.
+        It is sent a second time if a kept connection was closed before any answer came: a receiver may close it at any time.
         """
         pool = self._pools.get(target)
         if pool is None:
@@ -68,7 +62,7 @@ class Client:
         pool.post(_Request(pool.head, lines, body, done))
 
     def retire(self, target: Target) -> None:
-        """Nothing more is sent to `target`: its connections are closed when what is under way has ended."""
+        """Close the connections to `target` after its requests in flight."""
         pool = self._pools.pop(target, None)
         if pool is not None:
             self._retired = {one for one in self._retired if not one.over}
@@ -76,7 +70,7 @@ class Client:
             pool.retire()
 
     def close(self) -> None:
-        """Close all connections; requests in flight are dropped without a call of `done`."""
+        """Close all connections; drop requests in flight, without calling `done`."""
         for pool in (*self._pools.values(), *self._retired):
             pool.close()
         self._pools.clear()
@@ -88,14 +82,12 @@ class Client:
 
 
 class _Request:
-    """A request, and its `done`."""
-
     __slots__ = ("began", "done", "sent_again", "text")
 
     def __init__(self, head: bytes, lines: list[bytes], body: bytes, done: Done) -> None:
         self.text = b"\r\n".join((head, *lines, b"content-length: %d\r\n\r\n" % len(body))) + body
         self.done = done
-        self.began = 0.0  # when its time began, by the loop's clock
+        self.began = 0.0  # by the loop's clock
         self.sent_again = False
 
 
@@ -105,25 +97,25 @@ class _Pool:
     def __init__(
         self, target: Target, loop: asyncio.AbstractEventLoop, names: DaemonThreads, sockets: Sockets | None
     ) -> None:
-        """`names` looks up hosts; `sockets` reads and writes connections without TLS (None: the loop does)."""
+        """`names` looks up hosts; `sockets` serves plain connections (None: the loop)."""
         self.target = target
         self.loop = loop
         self._names = names
         self._sockets = sockets
-        self._lookup: asyncio.Future[list[Any]] | None = None  # of the host's addresses, while it is under way
+        self._lookup: asyncio.Future[list[Any]] | None = None  # of the host's addresses, while it runs
         url = parse_url(target.url)
         self.head = _head(url, target)
         self._secure = url.scheme == "https"
         self._host = (url.host or "").strip("[]")
         self._port = url.port or (443 if self._secure else 80)
         self._waiting: deque[_Request] = deque()
-        self._free: deque[ClientConnection] = deque()  # those that have been idle for longest first
-        self._open: dict[ClientConnection, None] = {}  # all that are made, or being made
+        self._free: deque[ClientConnection] = deque()  # the longest idle one first
+        self._open: dict[ClientConnection, None] = {}  # connected, or connecting
         self._connecting: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._context: ssl.SSLContext | None = None
         self._retired = False
-        #: The last whole answer that came in one piece, as bytes and parsed: a receiver answers nearly all with the same bytes.
+        #: The last whole answer in one piece, as bytes and parsed: a receiver answers nearly all with the same bytes.
         self.usual: tuple[bytes, Answer] = (b"", ACCEPTED)
 
     @property
@@ -134,7 +126,7 @@ class _Pool:
     def post(self, request: _Request) -> None:
         free = self._free
         while free and free[0].idle_since + LONGEST_IDLE < self.loop.time():
-            free.popleft().close()  # what stands between may have forgotten it, and would say nothing
+            free.popleft().close()  # a firewall between may have forgotten it, and would stay silent
         if free:
             self._begin(free.pop(), request)
         elif len(self._open) < self.target.connections:
@@ -166,27 +158,27 @@ class _Pool:
         connection.send(request)
 
     def _watch(self, request: _Request) -> None:
-        """From now on the time for the whole request runs."""
+        """Start the timeout of the whole request."""
         if not request.began:
             request.began = self.loop.time()
         if self._timer is None:
             self._timer = self.loop.call_at(request.began + self.target.timeout, self._expire)
 
     def _expire(self) -> None:
-        """Give up what has taken too long. One timer for all: most requests end long before it."""
+        """Fail overdue requests; all share one timer: most end long before."""
         self._timer = None
         timeout = self.target.timeout
         late = self.loop.time() - timeout
         for connection in list(self._open):
             if connection.request is not None and connection.request.began <= late:
                 connection.fail(f"no whole answer within timeout ({format_duration(timeout)})")
-        under_way = [c.request.began for c in self._open if c.request is not None]
-        if under_way and self._timer is None:
-            self._timer = self.loop.call_at(min(under_way) + timeout, self._expire)
+        in_flight = [c.request.began for c in self._open if c.request is not None]
+        if in_flight and self._timer is None:
+            self._timer = self.loop.call_at(min(in_flight) + timeout, self._expire)
 
     def ended(self, connection: ClientConnection, request: _Request, answer: Answer, *, kept: bool) -> None:
-        """A request has its answer; `kept` says whether its connection takes another one."""
-        if kept and self._waiting:  # also where it is retired: what was posted before is sent all the same
+        """Take a request's answer; `kept`: its connection takes another request."""
+        if kept and self._waiting:  # a retired pool, too, sends what was posted before
             self._begin(connection, self._waiting.popleft())
         elif kept and not self._retired:
             self._free.append(connection)
@@ -194,14 +186,14 @@ class _Pool:
             connection.close()
         try:
             request.done(answer)
-        except Exception as error:  # what is done here and by those who call goes on: others wait for it
+        except Exception as error:  # other requests go on
             self.loop.call_exception_handler({
-                "message": "who was told of an answer has failed; this is a defect of inbound, please report it",
+                "message": "a callback of an answer has failed; this is a defect of inbound, please report it",
                 "exception": error,
             })  # fmt: skip
 
     def lost(self, connection: ClientConnection, again: _Request | None = None) -> None:
-        """A connection is closed, before an answer to `again` began: there is room for another one."""
+        """Replace a closed connection; `again`, still unanswered, is sent again."""
         self._open.pop(connection, None)
         self.unfit(connection)
         if again is not None:
@@ -211,7 +203,7 @@ class _Pool:
             self._connect(self._waiting.popleft())
 
     def unfit(self, connection: ClientConnection) -> None:
-        """Give it no request any more."""
+        """Give a connection no further request."""
         if connection in self._free:
             self._free.remove(connection)
 
@@ -243,7 +235,7 @@ class _Pool:
             connection.fail(f"no connection ({type(error).__name__}: {error})")
 
     async def _reach(self, connection: ClientConnection) -> None:
-        """Connect to whichever of the host's addresses answers first (RFC 8305): one may lead nowhere."""
+        """Connect to the host's address that answers first (RFC 8305)."""
         context = self._tls()
         addresses = await self._addresses()
         reached = await start_connection(addresses, happy_eyeballs_delay=NEXT_ADDRESS, loop=self.loop)
@@ -260,7 +252,7 @@ class _Pool:
             raise
 
     async def _addresses(self) -> list[Any]:
-        """Return what the host's name stands for. All that ask at a time share one answer."""
+        """Return the host's addresses; concurrent callers share one lookup."""
         if self._lookup is None:
             ask = partial(socket.getaddrinfo, self._host, self._port, type=socket.SOCK_STREAM)
             try:
@@ -273,10 +265,10 @@ class _Pool:
     def _looked_up(self, lookup: asyncio.Future[list[Any]]) -> None:
         self._lookup = None
         if not lookup.cancelled():
-            lookup.exception()  # marked as seen: those that wait for it get it, too
+            lookup.exception()  # marked as seen: its waiters get it, too
 
     def _tls(self) -> ssl.SSLContext | None:
-        """Return what connections are encrypted with; the files are read once for a pool."""
+        """Return the TLS context; a pool reads the files once."""
         if self._secure and self._context is None:
             target = self.target
             try:
@@ -318,16 +310,15 @@ class ClientConnection(asyncio.Protocol):
     # -- the pool's verbs --------------------------------------------------------------------------------------------
 
     def send(self, request: _Request) -> None:
-        """Send a request; the one before has its answer."""
         self.request = request
         self._transport.write(request.text)
 
     def fail(self, problem: str) -> None:
-        """Give up the request that is under way, and the connection."""
+        """Fail the request in flight, and close the connection."""
         self._end(Answer(self._status, problem=problem), kept=False)
 
     def close(self) -> None:
-        """Close it; nothing is under way."""
+        """Close it; no request is in flight."""
         self._over = True
         self._transport.close()
 
@@ -347,20 +338,20 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.request is None or self._over:
-            # No request is in flight: it could be taken for the next request's answer. Nor may that use this connection:
-            # it ends a turn of the loop later, and the request would have no answer.
+            # No request is in flight: the bytes could pass for the next request's answer. That request may not use this
+            # connection, either: it ends a turn of the loop later, and the request would have no answer.
             self._pool.unfit(self)
             self._drop()
             return
         left = self._transport.get_write_buffer_size()
         if left and left >= len(self.request.text) and self._used and not self._received:
-            # Nothing of the request has gone yet: it answers the one before once more, and is no answer to this one.
+            # Nothing of the request has gone yet: the bytes answer the one before once more.
             request, self.request = self.request, None
             self._drop()
             self._pool.lost(self, request)
             return
         usual, answer = self._pool.usual
-        if data == usual and not self._received:  # the parser stands before an answer, where it would stand again
+        if data == usual and not self._received:  # the parser is before an answer, as it would be afterwards
             self._end(answer, kept=not left)
             return
         self._received += len(data)
@@ -370,12 +361,12 @@ class ClientConnection(asyncio.Protocol):
             self._complete = True  # 101, without an Upgrade of ours
         except httptools.HttpParserError as error:
             self._keeps = False
-            if not self._complete:  # else it is what comes behind a whole answer
+            if not self._complete:  # else the bytes come after a whole answer
                 hint = "; it is TLS: should the URL begin with https?" if data.startswith(ALERT) else ""
                 self.fail(f"the answer is no HTTP/1.1 ({error.__context__ or error}){hint}")
                 return
         if self._complete:
-            # A receiver may refuse before it has read everything: what is left would be taken for the next request.
+            # A receiver may refuse before it has read everything: the rest would pass for the next request.
             answer = self._answer()
             if self._keeps and self._received == len(data) <= LONGEST_USUAL and answer.retry_after is None:
                 self._pool.usual = data, answer
@@ -408,7 +399,7 @@ class ClientConnection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._status:
-            return  # behind the body nothing changes what the answer is
+            return  # a trailer: it does not change the answer
         name = name.lower()
         if name in (b"content-length", b"transfer-encoding"):
             self._to_the_end = False
@@ -424,7 +415,7 @@ class ClientConnection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         self._taken += len(body)
         if isinstance(self._body, bytearray):
-            self._body += body  # not a list of pieces: one of a byte each takes a hundred times its size
+            self._body += body  # a list of pieces of a byte each would take a hundred times its size
         else:
             self._body = bytearray(self._body + body) if self._body else body
 
@@ -466,7 +457,7 @@ class ClientConnection(asyncio.Protocol):
 
 
 def _head(url: Any, target: Target) -> bytes:
-    """Return the lines that all requests to a target begin with."""
+    """Return the first lines of all requests to a target."""
     path = url.path or "/"
     if url.query is not None:
         path = f"{path}?{url.query}"
@@ -479,12 +470,12 @@ def _head(url: Any, target: Target) -> bytes:
 
 def _tls_problem(error: ssl.SSLError) -> str:
     if getattr(error, "reason", None) in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
-        return "TLS: what answers does not speak it; should the URL begin with http, or name another port?"
+        return "TLS: the receiver does not speak it; should the URL begin with http, or name another port?"
     return f"TLS: {error}; correct `ca_file` or `client_cert`, or the receiver's certificate"
 
 
 def retry_after(headers: list[tuple[bytes, bytes]]) -> float | None:
-    """Return the seconds that Retry-After asks for; None where it does not, or cannot be read.
+    """Return the seconds of Retry-After; None: missing, or unreadable.
 
     A date counts from the answer's own Date: the receiver's clock is not ours.
     """

@@ -1,12 +1,12 @@
 """Reads and writes all ready connections of one event loop at once.
 
-A loop in C gives the interpreter up around each call of Python, twice for each answer. Each time it wakes any thread that
-waits for the interpreter, and mostly has taken it again before that one is awake: at 20,000 requests a second the other threads
-of a process (reader, committer, ZooKeeper) woke some 20,000 times a second in vain, which was a quarter of all CPU time. Here
-calls that cannot wait keep the interpreter, and now and then it is given up for so long that another thread has it for certain.
+A loop in C gives up the interpreter around each call of Python, twice for each answer. Each time it wakes a thread that waits
+for the interpreter, and mostly takes it back before that thread is awake: at 20,000 requests a second the other threads of a
+process (reader, committer, ZooKeeper) woke some 20,000 times a second in vain, a quarter of all CPU time. Here calls that cannot
+wait keep the interpreter; now and then it is given up long enough for another thread to get it.
 
-What is written waits until what has come is worked off: the receiver, woken by the first of several requests, is still awake
-at the next one.
+Requests are written after the received answers are processed: the receiver, woken by the first request, is still awake at the
+next one.
 """
 
 from __future__ import annotations
@@ -20,40 +20,39 @@ import socket
 import time
 from typing import Any, ClassVar, Final
 
-#: `PyDLL`, as the calls of `CDLL` give up the interpreter.
+#: Calls of `CDLL` would give up the interpreter.
 _LIBC: Final = ctypes.PyDLL(None, use_errno=True)
 _recv, _send = _LIBC.recv, _LIBC.send
 #: Without `argtypes`, which cost a third of a call: its arguments have the right C types already.
 _recv.restype = ctypes.c_ssize_t
 _send.argtypes, _send.restype = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int], ctypes.c_ssize_t
-#: Such a call never waits, and raises no signal.
+#: A call with it never waits, and raises no signal.
 _AT_ONCE: Final = int(getattr(socket, "MSG_DONTWAIT", 0)) | int(getattr(socket, "MSG_NOSIGNAL", 0))
 _NOT_NOW: Final = frozenset({errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR})
 
-#: Bytes that one call reads, how many sockets are looked at in one round, and how many requests wait to be written together.
+#: Bytes of one read, sockets of one round, and requests that are written together.
 READ, ROUND, TOGETHER = 64 * 1024, 64, 8
-#: Of what a socket did not take at once so many bytes are offered at a time: each offer copies them.
+#: Bytes of a rest that are offered to a socket at a time: each offer copies them.
 PIECE = 256 * 1024
-#: While there is work, other threads get the interpreter so often, in seconds. A sleep, however short, lasts some 60
-#: microseconds, which is what a thread needs to wake up.
+#: Seconds between two yields of the interpreter, while there is work. A sleep, however short, lasts some 60 microseconds: a
+#: thread needs that to wake up.
 YIELD_EVERY, YIELD = 0.002, 1e-6
 
 AVAILABLE: Final = hasattr(select, "epoll")
 
 
 class Sockets:
-    """Watches sockets.
+    """Watches sockets, on the thread of its loop.
 
-    For the thread of its loop, which calls protocols as asyncio's transports do.
-
-    All clients of a loop share one: 50 would give the interpreter up 50 times as often, which is most of the time.
+    It calls protocols as asyncio's transports do. All clients of a loop share one: 50 would give up the interpreter 50 times
+    as often, most of the time.
     """
 
     _shared: ClassVar[dict[asyncio.AbstractEventLoop, Sockets]] = {}
 
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop) -> Sockets:
-        """Return those of a loop; each call is ended by one of `leave`."""
+        """Return the loop's sockets; each call needs one of `leave`."""
         sockets = cls._shared.get(loop)
         if sockets is None:
             sockets = cls._shared[loop] = cls(loop)
@@ -61,7 +60,7 @@ class Sockets:
         return sockets
 
     def leave(self) -> None:
-        """One user less, whose sockets are closed; the last one closes what watches them."""
+        """Count one user less, whose sockets are closed; the last closes all."""
         self._users -= 1
         if not self._users:
             del self._shared[self.loop]
@@ -72,18 +71,18 @@ class Sockets:
         self._users = 0
         self._epoll = select.epoll()
         self._transports: dict[int, SocketTransport] = {}
-        self._buffer: Any = ctypes.create_string_buffer(READ)  # its slices are bytes, which typeshed has otherwise
+        self._buffer: Any = ctypes.create_string_buffer(READ)  # Any: typeshed does not know that its slices are bytes
         self._into = ctypes.c_void_p(ctypes.addressof(self._buffer)), ctypes.c_size_t(READ)
         self._to_write: list[SocketTransport] = []
-        self._planned = False  # what waits to be written will be
+        self._planned = False  # a call of `_write_all` is scheduled
         self._yielded = 0.0
         loop.add_reader(self._epoll.fileno(), self._look)
 
     def add(self, connected: socket.socket, protocol: asyncio.Protocol) -> None:
-        """Watch a socket from now on, which is closed here; calls `protocol.connection_made` at once."""
+        """Watch and own a socket; call `protocol.connection_made` at once."""
         connected.setblocking(False)
         transport = SocketTransport(self, connected, protocol)
-        self._epoll.register(transport.number, select.EPOLLIN)  # it raises where the system watches no more
+        self._epoll.register(transport.number, select.EPOLLIN)  # it raises if the system watches no more
         self._transports[transport.number] = transport
         protocol.connection_made(transport)
 
@@ -97,7 +96,7 @@ class Sockets:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Work off what has come, write what came of it, and let other threads have the interpreter."""
+        """Read what came, write the resulting requests, and yield the interpreter."""
         self._planned = True
         found, buffer, (address, size_of_it) = self._transports, self._buffer, self._into
         for number, events in self._epoll.poll(0, ROUND):
@@ -115,7 +114,7 @@ class Sockets:
                         transport.lose(None)
                     elif (code := ctypes.get_errno()) not in _NOT_NOW:
                         transport.lose(OSError(code, os.strerror(code)))
-            except Exception as error:  # what others have written is sent, and what came for them is read, all the same
+            except Exception as error:  # the other connections go on
                 self.loop.call_exception_handler({
                     "message": "a protocol failed, and its connection is closed; this is a defect of inbound, please report it",
                     "exception": error, "protocol": transport.protocol, "transport": transport,
@@ -150,9 +149,9 @@ class Sockets:
 
 
 class SocketTransport(asyncio.Transport):
-    """One socket.
+    """One socket, with its unsent bytes.
 
-    Bytes that could not be sent yet are kept; those of a broken one stay, so that nothing more is written.
+    Those of a broken one stay, so that nothing more is written.
     """
 
     def __init__(self, sockets: Sockets, connected: socket.socket, protocol: asyncio.Protocol) -> None:
@@ -162,13 +161,13 @@ class SocketTransport(asyncio.Transport):
         self._sockets = sockets
         self._socket = connected
         self._left: bytes = b""
-        self._gone = 0  # how many of these bytes are sent
+        self._gone = 0  # of these bytes are sent
         self._waits = False  # until the socket takes more
-        self._broken = False  # it takes nothing more; reading says why, and may still bring an answer
+        self._broken = False  # it takes nothing more; a read has the reason, and may still bring an answer
         self._closed = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send it after what was written before, at the end of the round."""
+        """Send `data` after earlier writes, at the end of the round."""
         if self._left:
             self._left, self._gone = self._left[self._gone :] + data, 0
         else:
@@ -176,7 +175,7 @@ class SocketTransport(asyncio.Transport):
             self._sockets.write_soon(self)
 
     def write_on(self) -> None:
-        """Send as much of it as goes."""
+        """Send as many bytes as the socket takes."""
         data, gone = self._left, self._gone
         if not data or self._closed or self._broken:
             return
@@ -195,17 +194,17 @@ class SocketTransport(asyncio.Transport):
             self._sockets.watch(self.number, writing=waits)
 
     def get_write_buffer_size(self) -> int:
-        """Return how many bytes have not gone yet."""
+        """Return the number of unsent bytes."""
         return len(self._left) - self._gone
 
     def close(self) -> None:
-        """Close it; what has not gone yet never will."""
+        """Close it; unsent bytes are dropped."""
         self.lose(None)
 
     abort = close
 
     def lose(self, error: Exception | None) -> None:
-        """Close it, and tell the protocol soon."""
+        """Close it; call `connection_lost` soon."""
         if not self._closed:
             self.close_socket()
             self._sockets.loop.call_soon(self.protocol.connection_lost, error)

@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection: llhttp parses, everything is bounded, answers keep the order.
 
-All in the event loop's thread. What is not clear is refused, and nothing more is read: a proxy before us may have read it
-otherwise. Why not a ready-made server: docs/decisions/0054-one-http-server.md.
+All runs on the event loop's thread. An ambiguous request is refused, and nothing more is read: a proxy before us may have read
+it in another way.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from inbound.http.server.tls import name_of
 if TYPE_CHECKING:
     from inbound.http.server.serving import Handshake
 
-#: Name of a header as it came -> as `SPECIAL` has it, or "". Bounded: they come from the network.
+#: A received header name -> its name in `SPECIAL`, or "". Bounded: they come from the network.
 _special: dict[bytes, str] = {}
 _NAMES_KEPT, _LONGEST_KEPT = 4096, 64
 _HOP_BY_HOP = frozenset({b"connection", b"upgrade", b"http2-settings"})
-#: Headers that a server itself looks at. Each may be there once.
+#: Headers that the server itself reads. Each may be there once.
 SPECIAL = frozenset(
     {"authorization", "content-encoding", "content-length", "expect", "host", "origin", "transfer-encoding"}
 )
@@ -36,7 +36,10 @@ class RequestSpan(Protocol):
         """Begin to write the request's `count` events to a topic."""
 
     def end(self, status: int | None) -> None:
-        """The request is answered with this status; None: it never came to its end. May be called again."""
+        """End it with the answer's status; None: the request is incomplete.
+
+        Further calls do nothing.
+        """
 
 
 class Incoming:
@@ -51,7 +54,7 @@ class Incoming:
         self.connection = connection
         self.method = b""
         self.target = b""
-        self.headers: list[tuple[bytes, bytes]] = []  # all, as they came
+        self.headers: list[tuple[bytes, bytes]] = []
         self.special: dict[str, bytes] = {}  # those of `SPECIAL`, by name in lower case
         self.body: bytes | bytearray = b""
         self.head_size = 0  # of the target and the headers
@@ -60,15 +63,14 @@ class Incoming:
         self.keep_alive = True
         self.refused = False  # answered before its body was there
         self.answer: ServerAnswer | None = None
-        # The handler's own: bytes that it holds, how many of them while more are to come, when it had come whole and until it is
-        # answered, the topics that it may be for, and the span that is made of it, if one is.
-        self.reserved = self.coming = 0
-        self.complete_at: float | None = None
+        # The handler's own:
+        self.reserved = self.coming = 0  # bytes that it holds, and how many of them while more are to come
+        self.complete_at: float | None = None  # from its last byte until its answer
         self.span: RequestSpan | None = None
-        self.candidates: tuple[str, ...] = ()
+        self.candidates: tuple[str, ...] = ()  # its possible topics
 
     def respond(self, answer: ServerAnswer) -> None:
-        """Answer; what is answered first still goes out after the requests before it."""
+        """Answer; the answer goes out after those of earlier requests."""
         self.answer = answer
         self.connection.answered()
 
@@ -77,7 +79,7 @@ class ServerConnection(asyncio.Protocol):
     """One client: a `Client` of its listener."""
 
     def __init__(self, listener: ConnectionTable, handshake: Handshake | None = None) -> None:
-        """`handshake` has its place among the connections up to now."""
+        """The connection replaces `handshake` in the listener's table."""
         self._listener = listener
         self._handshake = handshake
         self._handler = listener.handler
@@ -87,28 +89,28 @@ class ServerConnection(asyncio.Protocol):
         self._reading: Incoming | None = None  # not complete yet
         self._pending: deque[Incoming] = deque()  # in their order, until their answers are written
         self._most_head = listener.limits.head_bytes
-        self._queued = False  # in the listener's list of those that have answers
+        self._queued = False  # in the listener's list of connections with answers
         self._paused = False  # not reading
         self._blocked = False  # the client does not take answers
-        self._deaf = False  # what comes is thrown away
+        self._deaf = False  # received bytes are thrown away
         self._ended = False  # the last answer is written
-        self._rest = b""  # came while there were requests enough
-        self._overhead = 0  # bytes of the request that is read, over those that make a head, or a body
+        self._rest = b""  # received while there were requests enough
+        self._overhead = 0  # bytes of the incomplete request that belong to no whole head or body
         self.served = False
         self.hung_up = False  # the client sends nothing more
         self.address = ""
-        self.certificate: str | None = None  # whom the client's certificate names, if it showed one; it is verified
+        self.certificate: str | None = None  # the subject of the client's verified certificate, if it showed one
         self.since = 0.0
         self.deadline = float("inf")
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is read or answered."""
+        """Whether no request is read or answered."""
         return self._reading is None and not self._pending
 
     @property
     def unread(self) -> int:
-        """How many bytes of answers the client has not taken yet."""
+        """The bytes of answers that the client has not taken yet."""
         return int(self._transport.get_write_buffer_size())
 
     @property
@@ -140,7 +142,10 @@ class ServerConnection(asyncio.Protocol):
         self._give_up_reading()
 
     def eof_received(self) -> bool:
-        """A client may half-close and still wait for answers (not with TLS, which has no half-close)."""
+        """Keep the connection for pending answers: a client may half-close.
+
+        TLS has no half-close.
+        """
         self._deaf = self.hung_up = True
         self._give_up_reading()
         self._await_answers()
@@ -185,7 +190,7 @@ class ServerConnection(asyncio.Protocol):
         if request.head_size > self._most_head:
             raise RefusedRequestError(self._too_large_head)
         if request.method:
-            return  # a trailer: behind the body nothing may change what the event is
+            return  # a trailer: it must not change the event
         request.headers.append((name, value))
         special = _special.get(name)
         if special is None:
@@ -199,7 +204,7 @@ class ServerConnection(asyncio.Protocol):
         request = self._request
         request.method = self._parser.get_method()
         if self._parser.should_upgrade():
-            return  # the parser takes the request to end here: see `_without_upgrade`
+            return  # for the parser the request ends here: see `_without_upgrade`
         version = self._parser.get_http_version()
         _check_head(request, version)
         request.keep_alive = self._parser.should_keep_alive() and version == "1.1"
@@ -236,13 +241,13 @@ class ServerConnection(asyncio.Protocol):
     # -- answers -----------------------------------------------------------------------------------------------------
 
     def answered(self) -> None:
-        """A request has its answer."""
+        """Queue the connection: a request has its answer."""
         if not self._queued:
             self._queued = True
             self._listener.dirty(self)
 
     def flush(self) -> None:
-        """Write the answers that are the next in order."""
+        """Write the next answers in order."""
         self._queued = False
         pending, listener = self._pending, self._listener
         written: list[bytes] = []
@@ -270,7 +275,7 @@ class ServerConnection(asyncio.Protocol):
             self._set_deadline()
 
     def expire(self) -> None:
-        """The deadline has passed."""
+        """Act on a passed deadline."""
         self.deadline = float("inf")
         if self._blocked or self._transport.is_closing():
             self._transport.abort()
@@ -298,7 +303,7 @@ class ServerConnection(asyncio.Protocol):
         )
 
     def _feed(self) -> None:
-        """Have what came parsed, as long as there are not too many requests that wait for their answers."""
+        """Parse received bytes until too many requests wait for their answers."""
         while self._rest and not (self._paused or self._deaf):
             step = self._limits.feed_bytes
             piece, self._rest = self._rest[:step], self._rest[step:]
@@ -324,15 +329,15 @@ class ServerConnection(asyncio.Protocol):
             raise RefusedRequestError(self._too_large_head)
 
     def _go_on(self) -> None:
-        """There is room for requests again: first for those that have come already."""
+        """Parse the received rest, then resume reading."""
         self._feed()
         if not (self._paused or self._transport.is_closing()):
             self._transport.resume_reading()
 
     def _without_upgrade(self) -> bytes:
-        """Return the head of a request that asks for an upgrade, without that.
+        """Return the head of a request without its wish for an upgrade.
 
-        To go on as it began is every server's right, and what clients that offer HTTP/2 expect.
+        A server may ignore it: clients that offer HTTP/2 expect that.
         """
         request = self._request
         version = self._parser.get_http_version().encode()
@@ -348,10 +353,10 @@ class ServerConnection(asyncio.Protocol):
         return b"\r\n".join([b"%b %b HTTP/%b" % (method, target, version), *kept, *closes, b"", b""])
 
     def _refuse(self, request: Incoming, answer: ServerAnswer) -> None:
-        """Answer before the body has come: it is read, and thrown away, unless the connection ends."""
+        """Answer before the body has come; its rest is thrown away."""
         request.refused = True
         request.body = b""
-        # A client that waited for `100 Continue` may, or may not, send the body now: the next bytes may be either.
+        # A client that waited for `100 Continue` may send the body now, or the next request: the connection ends.
         request.answer = answer._replace(last=True) if "expect" in request.special else answer
         self._handler.over(request)
         self.answered()
@@ -370,7 +375,7 @@ class ServerConnection(asyncio.Protocol):
             self._end_with(ServerAnswer(400, f"this is no HTTP/1.1 request: {error}", last=True))
 
     def _end_with(self, answer: ServerAnswer) -> None:
-        """Answer what was being read, and read nothing more."""
+        """Answer the incomplete request, and read nothing more."""
         self._deaf = True
         request = self._reading or Incoming(self)
         if not request.refused:
@@ -387,7 +392,7 @@ class ServerConnection(asyncio.Protocol):
             self._finish()
 
     def _finish(self) -> None:
-        """End the connection, in a way that lets a client that is still sending read the answer."""
+        """End the connection; a client that still sends can read the answer."""
         if self._transport.is_closing():
             return
         still_sending = self._reading is not None
@@ -404,12 +409,11 @@ class ServerConnection(asyncio.Protocol):
         self.deadline = self._listener.loop.time() + self._limits.linger_seconds
 
     def _close(self) -> None:
-        """Close when the client has taken what is written; it has so long for it."""
+        """Close when the client has taken its answers, within `answer_seconds`."""
         self.deadline = self._listener.loop.time() + self._limits.answer_seconds
         self._transport.close()
 
     def _give_up_reading(self) -> None:
-        """Drop the incomplete request."""
         request, self._reading = self._reading, None
         if request is not None:
             self._handler.over(request)
@@ -417,7 +421,7 @@ class ServerConnection(asyncio.Protocol):
                 self._pending.remove(request)
 
     def _await_answers(self) -> None:
-        """Read nothing more, and answer the requests that were read; the deadline was the next request's."""
+        """Let requests that were read be answered, without the next request's deadline."""
         if self._pending and not (self._blocked or self._ended):
             self.deadline = float("inf")
 
@@ -426,7 +430,7 @@ class ServerConnection(asyncio.Protocol):
             self.deadline = float("inf") if self._pending else self._listener.loop.time() + self._limits.idle_seconds
 
     def _pace(self) -> None:
-        """Read only as long as the client takes answers, and few requests wait for theirs."""
+        """Read while the client takes answers and few requests are pending."""
         stop = self._blocked or len(self._pending) >= self._limits.pipelined
         if stop == self._paused or self._deaf or self._transport.is_closing():
             return
@@ -448,7 +452,7 @@ def _learn(name: bytes) -> str:
 
 
 def _check_head(request: Incoming, version: str) -> None:
-    """Refuse what the parser lets pass, and others may read in another way."""
+    """Refuse heads that pass the parser, but that others may read differently."""
     special = request.special
     if version not in ("1.0", "1.1"):
         raise RefusedRequestError(ServerAnswer(505, f"HTTP/{version} is not spoken here; this is HTTP/1.1"))
@@ -468,7 +472,7 @@ def _check_head(request: Incoming, version: str) -> None:
     length = special.get("content-length")
     if length is not None:
         digits = length.strip().lstrip(b"0") or b"0"  # Python reads no number of thousands of digits, zeros or not
-        request.length = int(digits)  # the parser has seen to it that these are digits, and not too many
+        request.length = int(digits)  # the parser lets digits pass alone, and not too many
     coding = special.get("transfer-encoding")
     if coding is not None and (version == "1.0" or coding.strip().lower() != b"chunked"):
         raise RefusedRequestError(
@@ -477,7 +481,7 @@ def _check_head(request: Incoming, version: str) -> None:
 
 
 class RefusedRequestError(Exception):
-    """A request that is not read on."""
+    """A request is refused, and not read on."""
 
     def __init__(self, answer: ServerAnswer) -> None:
         super().__init__(answer.reason)
@@ -485,6 +489,6 @@ class RefusedRequestError(Exception):
 
 
 def address_of(transport: Any) -> str:
-    """Return the address that a connection comes from."""
+    """Return the client's address."""
     peer = transport.get_extra_info("peername")
     return str(peer[0]) if isinstance(peer, tuple) else ""

@@ -1,8 +1,8 @@
-"""The connections of one listener: their handler, limits and time.
+"""The connections of one listener, with their handler, limits and deadlines.
 
-Where there are too many connections, one that waits for its client is closed: that of the address
-that has the most, and of those the one that has waited longest. So neither a crowd of silent clients nor one machine keeps a
-probe out. Those whose answer is being made are never closed for another one.
+If there are too many connections, one that waits for its client is closed: of the address with the most connections the one
+that has waited longest. So neither a crowd of silent clients nor one machine keeps a probe out. Connections whose answer is
+being made are never closed for another one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from inbound.http.server.connection import Incoming, ServerConnection
     from inbound.http.server.serving import Handshake
 
-    #: A connection, or one that is still at its handshake: what both have is the same here.
+    #: A connection, or one in its handshake.
     Client: TypeAlias = ServerConnection | Handshake
 
 
@@ -28,58 +28,52 @@ FULL = ServerAnswer(503, "too many connections; try again soon", retry_after=1)
 
 @dataclass(frozen=True, kw_only=True)
 class ServerLimits:
-    """What one listener bears.
-
-    Times in seconds, sizes in bytes.
-    """
+    """The limits of one listener; times in seconds, sizes in bytes."""
 
     head_bytes: int = 64 * 1024  # request line and headers of one request
     request_seconds: float = 30.0  # from the first byte of a request to its last; also until the first one comes
     idle_seconds: float = 75.0  # between two requests; longer than Prometheus' usual interval
     answer_seconds: float = 30.0  # until the client has taken an answer
-    linger_seconds: float = 2.0  # how long a client that gets no further may go on sending, so that it reads the answer
+    linger_seconds: float = 2.0  # that a refused client may go on sending, so that it reads the answer
     handshake_seconds: float = 10.0  # of TLS
-    connections: int = 2000  # those that are still at their handshake included
+    connections: int = 2000  # those in their handshake included
     pipelined: int = 128  # requests of one connection that are not answered
-    tick_seconds: float = 1.0  # how often it is looked who is overdue
-    feed_bytes: int = 256 * 1024  # read of a connection before it is looked whether it has more requests than that
+    tick_seconds: float = 1.0  # between two checks of deadlines
+    feed_bytes: int = 256 * 1024  # parsed of a connection between two checks of `pipelined`
 
 
 class RequestHandler:
-    """What a listener does with requests.
-
-    In the loop's thread.
-    """
+    """Handles a listener's requests, in the loop's thread."""
 
     def head(self, request: Incoming) -> ServerAnswer | None:
-        """Say whether to read the body (None), or what to answer without it."""
+        """Return an answer to refuse a request's body; None: read it."""
 
     def grows(self, request: Incoming, count: int) -> ServerAnswer | None:
-        """So many more bytes of the body came: go on (None), or answer."""
+        """Return an answer after `count` more bytes; None: read on."""
 
     def complete(self, request: Incoming) -> None:
-        """The body is there: answer now or later."""
+        """Answer a whole request, now or later."""
 
     def count(self, answer: ServerAnswer) -> None:
-        """The connection itself has answered: what came was no whole request."""
+        """Count the connection's own answer to an incomplete request."""
 
     def over(self, request: Incoming) -> None:
-        """The request is answered, or will never be complete. May be called again."""
+        """Forget a request that is answered, or will never be complete.
+
+        May be called again.
+        """
 
 
 class Waits(IntEnum):
-    """What a connection waits for; the lower, the sooner it gives way."""
+    """The reason of a connection's wait; the lowest gives way first."""
 
-    FOR_ITS_CLIENT = 0  # to ask, or to go on asking
+    FOR_ITS_CLIENT = 0  # to send a request, or its rest
     FOR_ITS_CLIENT_TO_READ = 1
     FOR_US = 2
 
 
 class ConnectionTable:
-    """The open connections.
-
-    All in the loop's thread, but for the numbers.
-    """
+    """The open connections, in the loop's thread; any thread reads the numbers."""
 
     def __init__(self, handler: RequestHandler, limits: ServerLimits, loop: asyncio.AbstractEventLoop) -> None:
         self.handler = handler
@@ -92,10 +86,10 @@ class ConnectionTable:
         self._dirty: list[ServerConnection] = []
         self.tick(0.0)
 
-    # -- who is there --------------------------------------------------------------------------------------------------
+    # -- connections ---------------------------------------------------------------------------------------------------
 
     def admit(self, client: Client) -> bool:
-        """Accept a new connection if there is room, or another one gives way. Returns whether it is accepted."""
+        """Return whether a new connection is accepted; another may give way."""
         own = self._of_address[client.address] >= max(1, self.limits.connections // 2)  # for one address
         if (own or len(self.connections) >= self.limits.connections) and not self._make_room(
             client.address if own else None
@@ -107,7 +101,7 @@ class ConnectionTable:
         return True
 
     def leave(self, client: Client) -> None:
-        """A connection is over. May be called again."""
+        """Forget a connection that has ended; may be called again."""
         if client in self.connections:
             del self.connections[client]
             self._of_address[client.address] -= 1
@@ -115,13 +109,16 @@ class ConnectionTable:
                 del self._of_address[client.address]
 
     def replace(self, before: Client, client: Client) -> None:
-        """Replace a connection by another one: its handshake is over."""
+        """Replace a handshake by its connection."""
         self.leave(before)
         self.connections[client] = None
         self._of_address[client.address] += 1
 
     def _make_room(self, address: str | None) -> bool:
-        """Close one that waits for its client, of `address` if one is given. Returns whether there was one."""
+        """Close a connection that waits for its client; return False: none does.
+
+        `address` limits the choice to its connections.
+        """
         found = [c for c in self.connections if c.waits is not Waits.FOR_US and address in (None, c.address)]
         if not found:
             return False
@@ -133,7 +130,7 @@ class ConnectionTable:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def tick(self, wall: float) -> None:
-        """Once a second: renew the date, close what is overdue. `wall` is the Unix time."""
+        """Renew the date, and expire deadlines; `wall` is the Unix time."""
         self.date = http_date(wall)
         self.accepted = ACCEPTED.encode(self.date, close=False)
         self.full = FULL.encode(self.date, close=True)
@@ -142,13 +139,16 @@ class ConnectionTable:
             client.expire()
 
     def dirty(self, connection: ServerConnection) -> None:
-        """Have `connection` write its answers when all that is ready now has been answered."""
+        """Flush `connection` after the current round of the loop."""
         if not self._dirty:
             self.loop.call_soon(self._flush)
         self._dirty.append(connection)
 
     def drain(self, grace: float) -> None:
-        """Answer requests in flight with `Connection: close`; idle clients may send one more within `grace` s."""
+        """End each connection with its next answer.
+
+        Requests in flight are answered with `Connection: close`; idle clients may send one more within `grace` s.
+        """
         self.draining = True
         limit = self.loop.time() + grace
         for client in list(self.connections):

@@ -1,4 +1,4 @@
-"""An answer of a server: a page, and its bytes."""
+"""An answer of a server is a page, and its bytes."""
 
 from __future__ import annotations
 
@@ -15,24 +15,21 @@ TEXT = "text/plain; charset=utf-8"
 
 
 class ServerAnswer(NamedTuple):
-    """One answer on the wire.
-
-    `reason` is its body, one line for the client, unless there is a `body`.
-    """
+    """One answer on the wire."""
 
     status: int
-    reason: str = ""
-    #: Seconds after which asking again makes sense.
-    retry_after: int | None = None
-    #: Further headers, each `Name: value`.
-    headers: tuple[str, ...] = ()
-    #: No further request can be read on this connection.
-    last: bool = False
+    reason: str = ""  # the body, one line for the client, unless there is a `body`
+    retry_after: int | None = None  # seconds
+    headers: tuple[str, ...] = ()  # further ones, each `Name: value`
+    last: bool = False  # no further request can be read on this connection
     body: bytes | None = None
     content_type: str = TEXT
 
     def encode(self, date: bytes, *, close: bool, without_body: bool = False) -> bytes:
-        """Return the whole message; `date` is the value of its header, `without_body` for an answer to HEAD."""
+        """Return the whole message; `date` is its header's value.
+
+        An answer to HEAD is `without_body`.
+        """
         body = self.body
         if body is None:
             body = f"{printable(self.reason)}\n".encode() if self.reason else b""
@@ -51,7 +48,7 @@ ACCEPTED = ServerAnswer(202)
 
 
 def http_date(unix_time: float) -> bytes:
-    """Return a time as the header Date has it."""
+    """Return a time for the header Date."""
     return email.utils.formatdate(unix_time, usegmt=True).encode()
 
 

@@ -1,4 +1,4 @@
-"""The rights of clients: who may read, and who may change something."""
+"""The rights of clients to read, and to change something."""
 
 from __future__ import annotations
 
@@ -19,16 +19,14 @@ Token = Callable[[], str]
 
 
 class Rights:
-    """Says who may ask, and who may change something.
-
-    Any thread.
+    """Refuses requests to read, or to change something. Any thread.
 
     A page can make a browser send any request, also to our address if a name in the DNS points to it. So the header `Host`
-    must be an address, `localhost`, or one of `hosts`, and a page must be ours, for reading too. Who shows a certificate or the
-    token is no page.
+    must be an address, `localhost`, or one of `hosts`, and a page must be ours, for reading too. A client with a certificate or
+    the token is no page.
 
-    A verified client certificate is enough, and so is the token, where there is one. Without a token only loopback may, and
-    not a browser for a page of another site. `certificates` says that clients can show a certificate that we verify.
+    A verified client certificate is enough for changes, and so is the token. Without a token only loopback may change
+    something, and not a browser for a page of another site. `certificates`: clients can show a certificate that we verify.
     `section` of the configuration is the listener's, `what` names its operations.
     """
 
@@ -50,7 +48,7 @@ class Rights:
         self._hosts = frozenset((*hosts, "localhost", socket.gethostname().lower()))
 
     def refused_to_read(self, request: Request) -> Page | None:
-        """Return what to answer instead of what `request` wants to read; None: it may be read."""
+        """Return the refusal of a request to read; None: it may."""
         if not (request.certificate is not None or self._is_named(request) or self._has_token(request)):
             return text(
                 HTTPStatus.FORBIDDEN,
@@ -62,7 +60,7 @@ class Rights:
         return None
 
     def refused(self, request: Request, listening_at: str) -> Page | None:
-        """Return what to answer instead of doing what `request` asks for; None: it may be done.
+        """Return the refusal of a request to change something; None: it may.
 
         `listening_at` is the address that the listener is bound to.
         """
@@ -99,7 +97,10 @@ class Rights:
         ).with_header("WWW-Authenticate", "Bearer")
 
     def _refused_as_other_host(self, request: Request) -> Page | None:
-        """Refuse other names: where one points to this machine, a browser takes its pages for ours."""
+        """Refuse other names.
+
+        If one points to this machine, a browser takes its pages for ours.
+        """
         host = _parsed(f"//{request.host or ''}").hostname or ""
         if is_loopback(host) or host in self._hosts:
             return None
@@ -118,7 +119,10 @@ class Rights:
         return self._token is not None and self._refused_by_token(request, self._token) is None
 
     def _refused_as_other_site(self, request: Request) -> Page | None:
-        """Refuse pages of other sites. With GET a browser sends no Origin: then we cannot tell the page."""
+        """Refuse pages of other sites.
+
+        With GET a browser sends no Origin: then the page is unknown.
+        """
         own = (request.host or "").lower()
         if request.from_browser if request.origin is None else _parsed(request.origin).netloc != own:
             return text(
@@ -128,13 +132,13 @@ class Rights:
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether `host` is an address that only this machine can reach."""
+    """Whether `host` is an address that only this machine can reach."""
     address = _address(host)
     return address is not None and address.is_loopback
 
 
 def _shown(host: str | None) -> str:
-    """Return a host as an answer says it: names in the DNS have at most 253 characters."""
+    """Return a host for an answer, cut to 100 characters."""
     text = host or ""
     return repr(text) if len(text) <= 100 else f"{text[:100]!r}..."
 
@@ -147,7 +151,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _parsed(url: str) -> SplitResult:
-    """Return the parts of a URL; a malformed one has the host `?`, which is that of no page."""
+    """Return a URL's parts; a malformed one has the impossible host `?`."""
     try:
         return urlsplit(url.lower())
     except ValueError:

@@ -1,8 +1,7 @@
-"""A server of pages: the admin port, and profiles.
+"""Serves the pages of the admin port, and of profiles.
 
-A request is read by the loop of `HttpServer`; its page is made in a thread of a few, for that may take time. Probes have threads
-of their own, and where too many requests wait for theirs they are refused at once, so that a crowd of slow ones keeps neither
-`/healthz` from answering nor an operator out.
+The loop of `HttpServer` reads a request; one of a few threads makes its page, which may take time. Probes have separate threads,
+and too many waiting requests are refused at once: a crowd of slow ones neither delays `/healthz` nor keeps an operator out.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from inbound.runtime.driver import DaemonThreads
 
 @dataclass(frozen=True)
 class Request:
-    """A request for a page; header values are as they were sent."""
+    """A request for a page; header values are unchanged."""
 
     method: str
     path: str  # without the query, not decoded
@@ -38,16 +37,19 @@ class Request:
     host: str | None = None
     origin: str | None = None
     authorization: str | None = field(default=None, repr=False)
-    client: str = ""  # the address that the request came from
-    from_browser: bool = False  # it says itself that it is a browser's
+    client: str = ""  # its address
+    from_browser: bool = False  # by its own headers
     body: bytes = field(default=b"", repr=False)  # of paths that take one
-    certificate: str | None = None  # whom the client's certificate names, if it showed one; it is verified
-    site: str | None = None  # where a browser says that the page stands which asks: the header Sec-Fetch-Site
+    certificate: str | None = None  # the subject of the client's verified certificate, if it showed one
+    site: str | None = None  # the header Sec-Fetch-Site: a browser's word on the requesting page
     cached: bool = False  # the token came as a password, which a browser keeps and sends for any page
     gone: Callable[[], bool] = field(default=lambda: False, repr=False, compare=False)  # whether the client went away
 
     def with_password(self) -> Request:
-        """Return this request with its password as the token: some clients have no other way to send one."""
+        """Return this request with its password, if any, as the token.
+
+        Some clients have no other way to send one.
+        """
         scheme, _, given = (self.authorization or "").partition(" ")
         if scheme.lower() != "basic":
             return self
@@ -58,11 +60,10 @@ class Request:
         return replace(self, authorization=f"Bearer {password}", cached=True)
 
 
-#: What may be asked for.
 METHODS = ("GET", "HEAD")
 #: Requests of this path, and of those below it, have a body that is used.
 TAKES_BODY = "/jolokia"
-#: What tells a supervisor how the process is: never kept waiting by others.
+#: A supervisor's requests: others never delay them.
 PROBES = (b"/healthz", b"/readyz")
 PROBE_THREADS = 2
 _DISPATCHED = DISPATCHED.encode()
@@ -74,19 +75,15 @@ LIMITS = ServerLimits(
 
 @dataclass(frozen=True, kw_only=True)
 class PageBounds:
-    """What the pages of one server may take.
-
-    Sizes in bytes.
-    """
+    """The bounds of one server's pages; sizes are in bytes."""
 
     threads: int = 8  # that make pages
-    waiting: int = (
-        8  # requests that wait for one; with the threads, fewer than one address has connections: a probe gets in
-    )
-    body: int = 1024 * 1024  # of a request, where it is used
-    dropped: int = 64 * 1024  # of one that is not used: it is read, so that the client gets to read the answer
+    #: Requests that wait for a thread. With the threads, fewer than one address has connections: a probe gets in.
+    waiting: int = 8
+    body: int = 1024 * 1024  # of a request, if it is used
+    dropped: int = 64 * 1024  # of one that is not used: it is read, so that the client can read the answer
     unread: int = 32 * 1024 * 1024  # of answers that clients have not taken; beyond it only probes are answered
-    close_seconds: float = 2.0  # for answers under way when the server is closed
+    close_seconds: float = 2.0  # for answers in flight when the server is closed
 
 
 class PageServer(RequestHandler):
@@ -102,7 +99,7 @@ class PageServer(RequestHandler):
         tls: AdminTlsConfig | None = None,
         name: str = "admin",
     ) -> None:
-        """`name` is that of the configuration's section, of the threads, and of the listener in the log.
+        """`name` is the configuration section's, the threads' and the log's.
 
         Raises:
             ConfigError: a file that `tls` names cannot be used.
@@ -117,7 +114,7 @@ class PageServer(RequestHandler):
         self._server = HttpServer(self, limits, name=name, log=log, certificates=certificates)
 
     def start(self, host: str, ports: Sequence[int]) -> None:
-        """Listen on the first of `ports` that is free. Raises ConfigError: the address cannot be used."""
+        """Listen on the first free port; raises ConfigError: unusable address."""
         self._server.start(host, ports)
 
     @property
@@ -132,11 +129,14 @@ class PageServer(RequestHandler):
 
     @property
     def url(self) -> str:
-        """Where others reach it, without a slash at the end. Listening everywhere, the host's name stands for it."""
+        """Its URL: see `HttpServer.url`."""
         return self._server.url
 
     def close(self) -> None:
-        """Stop listening, let answers under way end, and end every thread. Bounded; may be called twice."""
+        """Stop listening, let answers in flight end, and end every thread.
+
+        Within `close_seconds`; a second call does nothing.
+        """
         deadline = time.monotonic() + self._bounds.close_seconds
         left = self._server.stop(self._bounds.close_seconds)
         left += sum(not threads.close(deadline) for threads in (self._pages, self._probes))
@@ -192,7 +192,6 @@ class PageServer(RequestHandler):
         )  # fmt: skip
 
     def _answer(self, request: Incoming, seen: Request) -> None:
-        """Make the page. In a thread of a few."""
         try:
             page = self._make(seen)
         except Exception:
@@ -205,40 +204,37 @@ class PageServer(RequestHandler):
 
 
 class _Threads:
-    """A few threads with bounded work.
-
-    Any thread.
-    """
+    """A few threads with a bounded queue. Any thread."""
 
     def __init__(self, name: str, most: int, waiting: int) -> None:
         self._pool = DaemonThreads(most, name)
         self._lock = threading.Lock()
         self._room = most + waiting
-        self._under_way: set[Future[object]] = set()
+        self._running: set[Future[object]] = set()
 
     def take(self, work: Callable[[], object]) -> bool:
-        """Do it in one of the threads. Returns False where there is no room for it."""
+        """Run `work` in a thread; return False: there is no room."""
         with self._lock:
-            if len(self._under_way) >= self._room:
+            if len(self._running) >= self._room:
                 return False
             try:
                 future = self._pool.submit(work)
             except RuntimeError:  # the system has no more threads
                 return False
-            self._under_way.add(future)
+            self._running.add(future)
         future.add_done_callback(self._over)
         return True
 
     def close(self, deadline: float) -> bool:
-        """Take nothing more. Returns whether everything under way has ended by `deadline`."""
+        """Take nothing more; return whether all work has ended by `deadline`."""
         with self._lock:
-            self._room, under_way = 0, set(self._under_way)
+            self._room, running = 0, set(self._running)
         self._pool.shutdown()
-        return not wait(under_way, max(0.0, deadline - time.monotonic())).not_done
+        return not wait(running, max(0.0, deadline - time.monotonic())).not_done
 
     def _over(self, future: Future[object]) -> None:
         with self._lock:
-            self._under_way.discard(future)
+            self._running.discard(future)
 
 
 def _busy(why: str) -> ServerAnswer:

@@ -1,7 +1,8 @@
-"""One listener of HTTP/1.1 on its own thread.
+"""Runs one HTTP/1.1 listener on a thread with an event loop.
 
-The thread runs an event loop and never waits: the handler gives slow work to other threads. Accepting is not left to asyncio, which
-reports a client only after its TLS handshake, and which logs a thousand times a second while no file can be opened."""
+The thread never waits: the handler gives slow work to other threads. asyncio does not accept here: it reports a client only
+after its TLS handshake, and logs a thousand times a second while no file can be opened.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _WAYS_OUT = {
 
 
 def bound(key: str, host: str, ports: Sequence[int], *, shared: bool = False) -> socket.socket:
-    """Return a socket that listens at `host`, on the first of `ports` that is free.
+    """Return a socket that listens at `host`, on the first free port.
 
     `shared` lets other processes listen on the same port.
 
@@ -79,10 +80,7 @@ def _listening(family: int, address: tuple[Any, ...], shared: bool) -> socket.so
 
 
 class Handshake:
-    """A client during its TLS handshake.
-
-    A `Client` of its listener; `ServerConnection` replaces it.
-    """
+    """A client during its TLS handshake; `ServerConnection` replaces it."""
 
     waits = Waits.FOR_ITS_CLIENT
     idle, served = True, False
@@ -97,21 +95,22 @@ class Handshake:
         self.deadline = float("inf")  # it has one of its own
 
     def begin(self, context: ssl.SSLContext) -> None:
-        """Shake hands, if there is room for one more."""
+        """Begin the handshake if there is room for one more client."""
         if self._listener.admit(self):
             self._task = self._listener.loop.create_task(self._encrypt(context))
         else:
             self._socket.close()
 
-    def expire(self) -> None:
-        """The deadline has passed."""
-        self.abort()
-
     def abort(self) -> None:
-        """End at once. Its task then ends, too: cancelled before it has begun, it would never close the socket."""
+        """End at once.
+
+        Its task then ends, too. It is not cancelled: before it has begun, that would never close the socket.
+        """
         self._listener.leave(self)
         with suppress(OSError):  # the client is gone already
             self._socket.shutdown(socket.SHUT_RDWR)
+
+    expire = abort
 
     async def _encrypt(self, context: ssl.SSLContext) -> None:
         listener = self._listener
@@ -137,7 +136,10 @@ async def accept(
     name: str,
     log: logging.Logger,
 ) -> None:
-    """Accept connections until it is cancelled, then close the socket. `name` is the listener's in the log."""
+    """Accept connections until cancelled, then close the socket.
+
+    `name` is the listener's in the log.
+    """
     told = Repeats[str](TELL)
     listening.setblocking(False)
     try:
@@ -158,18 +160,16 @@ async def accept(
             except OSError:  # it is gone already
                 accepted.close()
     finally:
-        listening.close()  # at once: new clients reach our successor, and do not wait for our end
+        listening.close()  # at once: new clients reach our successor
 
 
 _BACKLOG = 1024
 
 
 class HttpServer:
-    """Serves what `handler` answers.
+    """Serves the answers of `handler`, from `start` to `stop`.
 
-    `start` and `stop` are called by the owner.
-
-    `name` is that of the thread, of the listener in the log, and of its section of the configuration.
+    `name` is the thread's, the listener's in the log, and that of its section of the configuration.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class HttpServer:
         self.address: tuple[Any, ...] = ("", 0)
         self._refused = 0  # connections, as far as the log has it
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        #: When its thread was last seen at work: `time.monotonic`.
+        #: Its thread's last sign of life: `time.monotonic`.
         self.ticked_at = time.monotonic()
 
     def start(self, host: str, ports: Sequence[int], *, shared: bool = False) -> None:
@@ -220,7 +220,10 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Where others reach it, without a slash at the end. Listening everywhere, the host's name stands for it."""
+        """Its URL, without a slash at the end.
+
+        If it listens everywhere, the URL has the host's name.
+        """
         host = str(self.address[0])
         if host in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
             host = socket.gethostname()
@@ -234,21 +237,24 @@ class HttpServer:
 
     @property
     def connections(self) -> int:
-        """How many there are. Any thread."""
+        """The number of connections. Any thread."""
         return len(self._listener.connections) if self._listener else 0
 
     @property
     def refused(self) -> int:
-        """How many connections were closed because there were too many. Any thread."""
+        """The number of connections refused over the limit. Any thread."""
         return self._listener.refused if self._listener else 0
 
     @property
     def unread(self) -> int:
-        """How many bytes of answers clients have not taken yet. In the loop's thread."""
+        """The bytes of answers that clients have not taken yet.
+
+        In the loop's thread.
+        """
         return sum(client.unread for client in self._listener.connections) if self._listener else 0
 
     def call_soon(self, work: Callable[[], object]) -> None:
-        """Have something done by the loop's thread; nothing once it has ended. Any thread."""
+        """Call `work` in the loop's thread, unless it has ended. Any thread."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             try:
@@ -264,10 +270,11 @@ class HttpServer:
         at_once: Callable[[], bool] = lambda: False,
         draining: Callable[[], object] = lambda: None,
     ) -> int:
-        """Stop gracefully, in at most so many seconds: answer requests in flight, and end. May be called twice.
+        """Answer requests in flight, within `seconds`, and end.
 
-        A client with an idle connection may send one more request within `grace` s. `at_once` cuts it short as soon as it is true;
-        `draining` is called first, in the loop's thread. Returns how many connections were closed without an answer.
+        A client with an idle connection may send one more request within `grace` s. `at_once` cuts the wait short as soon as it
+        is true; `draining` is called first, in the loop's thread. Returns the number of connections closed without an answer. A
+        second call does nothing.
         """
         left = 0
         loop = self._loop

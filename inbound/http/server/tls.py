@@ -1,4 +1,4 @@
-"""TLS of listeners: certificates that may change while the process runs."""
+"""Listeners' certificates may change while the process runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from inbound.config import AdminTlsConfig, TlsConfig
 from inbound.errors import ConfigError
 
-#: How often the files are checked, at most, when a client connects. Seconds.
+#: Seconds between two checks of the files, at least, when clients connect.
 LOOK_EVERY = 1.0
 
 
@@ -29,22 +29,22 @@ class PemFiles(NamedTuple):
 
     @classmethod
     def of_admin(cls, config: AdminTlsConfig, section: str = "admin") -> PemFiles:
-        """Return those of a listener where client certificates are optional: probes and scrapers have none."""
+        """Return the files of a listener with optional client certificates.
+
+        Probes and scrapers have none.
+        """
         return cls(section, config.cert_file, config.key_file, config.client_ca_file, ssl.CERT_OPTIONAL)
 
     @classmethod
     def of_ingress(cls, config: TlsConfig) -> PemFiles:
-        """Return those of the ingress."""
         return cls("ingress", config.cert, config.key, config.client_ca, ssl.CERT_REQUIRED, ("cert", "client_ca"))
 
 
 class Certificates:
-    """Certificates of a listener, with the current contents of their files.
+    """A listener's certificates, with the current contents of their files.
 
-    For one thread.
-
-    A mounted secret changes by a link that points elsewhere, so what the files hold counts. Files that cannot be used change
-    nothing: the log says so once, and what was good goes on.
+    A mounted secret changes by a link that points elsewhere, so the contents count. Files that cannot be used change nothing:
+    the log has one line, and the former certificates stay. One thread.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Certificates:
 
 
 def name_of(connection: ssl.SSLObject) -> str | None:
-    """Return whom the verified certificate of the other side names; None if it showed none."""
+    """Return the subject of the peer's verified certificate; None: it showed none."""
     certificate: Mapping[str, Any] | None = connection.getpeercert()
     if not certificate:
         return None

@@ -1,7 +1,7 @@
-"""Credentials: the configuration's Kafka properties, with the current contents of mounted files.
+"""Resolves the configuration's Kafka properties with the contents of mounted files.
 
-Every connection asks here again. The result has Kafka's own properties alone, with no folder and no placeholder left, for
-both clients and for Spark.
+Every connection resolves them again. The result has Kafka's own properties alone, with no folder and no placeholder left,
+for both clients and for Spark.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from inbound.config.kafka_properties import ACCEPTED, DEFAULT_SERVERS, PLACEHOLDER, Jaas, parse_jaas
+from inbound.config.kafka_properties import ACCEPTED, DEFAULT_SERVERS, PLACEHOLDER
 from inbound.config.kafka_secret import KEYS, LOCATIONS, from_secret
+from inbound.config.kafka_values import Jaas, parse_jaas
 from inbound.config.secrets import remember
 from inbound.errors import ConfigError
 
-#: Larger files are no credentials.
+#: Larger files are no credentials. Bytes.
 LARGEST = 2**20
 _PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -31,16 +32,18 @@ class Login:
     mechanism: str
     user: str = ""
     password: str = field(default="", repr=False)
-    token_url: str = ""  # OAUTHBEARER: where tokens are to be had; file:///... is a file with one
+    token_url: str = ""  # OAUTHBEARER: the token endpoint; file:///... is a file with a token
     scope: str = ""
     extensions: Mapping[str, str] = field(default_factory=dict)
 
 
 def resolve(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return Kafka's properties with what the files that they name say now; files of certificates stay named.
+    """Return Kafka's properties with the current contents of the files they name.
+
+    Files of certificates stay named.
 
     Raises:
-        ConfigError: a file cannot be read, or they do not fit together. No secret is in it.
+        ConfigError: a file cannot be read, or properties contradict each other. The message has no secret.
     """
     written = {name: value for name, value in properties.items() if name != "secret"}
     mounted: dict[str, str] = {}
@@ -59,12 +62,12 @@ def resolve(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def token_file(url: str) -> Path | None:
-    """Return the file of a `file:` URL; None for another one."""
+    """Return the file of a `file:` URL; None for other URLs."""
     return Path(unquote(urlsplit(url).path)) if url.lower().startswith("file:") else None
 
 
 def contents(properties: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the result of `resolve` and the contents of certificate files: equal if nothing has changed.
+    """Return `resolve`'s result and certificate files' contents, to detect changes.
 
     Raises:
         ConfigError: as `resolve` does.
@@ -77,7 +80,7 @@ def login(resolved: Mapping[str, Any]) -> Login | None:
     """Return our identity; None without SASL.
 
     Raises:
-        ConfigError: something is missing.
+        ConfigError: a property is missing.
     """
     if not str(resolved.get("security.protocol", "PLAINTEXT")).startswith("SASL"):
         return None
@@ -99,7 +102,7 @@ def login(resolved: Mapping[str, Any]) -> Login | None:
 
 
 def warnings(resolved: Mapping[str, Any]) -> list[str]:
-    """Return what works, but not as safely as it looks; a line each."""
+    """Return a warning for each property that looks safer than it is."""
     protocol = str(resolved.get("security.protocol", "PLAINTEXT"))
     tls, sasl = protocol.endswith("SSL"), protocol.startswith("SASL")
     mechanism = resolved.get("sasl.mechanism")
@@ -149,14 +152,14 @@ def read(name: str, path: Path) -> str:
 
 
 def source(properties: Mapping[str, Any]) -> str:
-    """Return where our credentials stand, for messages."""
+    """Return where our credentials are set, for messages."""
     if "secret" in properties and "sasl.jaas.config" not in properties:
         return f"user and password in {properties['secret']}"
     return "kafka.sasl.jaas.config, and the files that it names"
 
 
 def _give_way(mounted: dict[str, str], written: Mapping[str, Any]) -> None:
-    """Take out of what is mounted what says, in other properties, the same as something that is written."""
+    """Remove mounted stores for which the configuration sets its own."""
     for one in ("ssl.truststore", "ssl.keystore"):
         if any(name.startswith(f"{one}.") and not name.endswith(".type") for name in written):
             for name in [name for name in mounted if name.startswith(f"{one}.")]:
@@ -164,7 +167,10 @@ def _give_way(mounted: dict[str, str], written: Mapping[str, Any]) -> None:
 
 
 def _contents(folder: Path) -> dict[str, str]:
-    """Return the files of a mounted folder, all of one moment: Kubernetes swaps them by one link, `..data`."""
+    """Return the files of a mounted folder, all of one version.
+
+    Kubernetes swaps them by one link, `..data`.
+    """
     for _ in range(5):
         try:
             now = os.path.realpath(folder / "..data" if (folder / "..data").exists() else folder)
@@ -178,13 +184,13 @@ def _contents(folder: Path) -> dict[str, str]:
         except ConfigError:
             if os.path.realpath(folder / "..data") == now:
                 raise
-            continue  # it was swapped while it was read
+            continue  # it was swapped during the read
         return found
     raise ConfigError(f"kafka.secret: {folder} changes faster than it can be read")
 
 
 def _filled(name: str, value: str) -> str:
-    """Put in what placeholders stand for: the content of a file, or one line of a properties file."""
+    """Replace placeholders by file contents, or lines of properties files."""
     quote = name == "sasl.jaas.config" and PLACEHOLDER.fullmatch(value.strip()) is None
 
     def content(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Why brokers refuse our credentials, in words: from the errors of clients and OpenSSL, which are short and differ."""
+"""Explains why brokers refuse our credentials, from errors of clients and OpenSSL."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _NO_TOKEN = re.compile(r"no token for Kafka: .*", re.DOTALL)
 
 
 def refusal(said: str, where: str, resolved: Mapping[str, Any], source: str = "") -> BrokerRefusedError | None:
-    """Return the refusal in a client's error about the broker at `where` (host:port), or None.
+    """Return the refusal in a client's error; None if it is none.
 
-    `source` is where our credentials stand, for the person who corrects them.
+    `where` is the broker's host:port, `source` where our credentials are set, for the message.
     """
     text = _words(said[:LONGEST], where, resolved, source or "kafka.sasl.jaas.config")
     return BrokerRefusedError(text) if text is not None else None
@@ -75,8 +75,10 @@ def _words(said: str, where: str, resolved: Mapping[str, Any], source: str) -> s
         return f"authentication failed for user {user} at broker {where} by {mechanism}{reason}; check {source}"
     if str(protocol).endswith("SSL") and (alert := _OUR_CERTIFICATE.search(said)) is not None:
         if any(name.startswith("ssl.keystore.") for name in resolved):
-            said = alert[0].lower().replace("_", " ")
-            return f"broker {where} did not take our certificate ({said}); check kafka.ssl.keystore.*, and its dates"
+            return (
+                f"broker {where} did not take our certificate ({alert[0].lower().replace('_', ' ')}); "
+                "check kafka.ssl.keystore.*, and its dates"
+            )
         return (
             f"broker {where} wants a certificate of ours, and none is set; set kafka.ssl.keystore.location, or user.crt"
         )
@@ -110,9 +112,9 @@ def _certificate(reason: str, where: str) -> str:
 
 
 def looked_at(where: str, resolved: Mapping[str, Any]) -> str:
-    """Return OpenSSL's error for a broker's certificate, which librdkafka hides; "" if there is none.
+    """Return OpenSSL's error for a broker's certificate; "" if there is none.
 
-    Sends nothing of ours but, where it is set, our certificate. Waits for `LOOK_TIMEOUT` at most per step.
+    librdkafka hides it. Sends nothing of ours but our certificate, if one is set. Each step waits `LOOK_TIMEOUT` at most.
     """
     host, _, port = where.rpartition(":")
     host = host.strip("[]")

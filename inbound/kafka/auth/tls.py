@@ -20,7 +20,9 @@ def uses_tls(resolved: Mapping[str, Any]) -> bool:
 
 
 def context(resolved: Mapping[str, Any]) -> ssl.SSLContext:
-    """Return a context for Kafka's properties as `resolve` gives them. Names are checked unless they say otherwise.
+    """Return a context for resolved properties.
+
+    It checks host names unless `ssl.endpoint.identification.algorithm` is empty.
 
     Raises:
         ConfigError: certificates or keys cannot be used.
@@ -49,10 +51,10 @@ def context(resolved: Mapping[str, Any]) -> ssl.SSLContext:
 
 
 def trust(made: ssl.SSLContext, resolved: Mapping[str, Any]) -> None:
-    """Let a context trust the configuration's authorities; without any, the system's.
+    """Let a context trust the configuration's authorities, else the system's.
 
     Raises:
-        ConfigError: they cannot be read.
+        ConfigError: the authorities cannot be read.
     """
     for name in ("ssl.truststore.certificates", "ssl.truststore.location"):
         if name in resolved:
@@ -80,7 +82,7 @@ def _why(error: Exception, name: str, *, encrypted: bool) -> str:
 
 @contextmanager
 def _as_file(text: str) -> Iterator[str]:
-    """Yield the path of a file with `text`, which `ssl` needs for our certificates; in memory where possible."""
+    """Yield the path of a file with `text`, in memory where possible."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("inbound-key")
         try:

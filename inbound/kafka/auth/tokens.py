@@ -1,4 +1,4 @@
-"""Bearer tokens for OAUTHBEARER: from a token server or a file; renewed before they expire."""
+"""Gets bearer tokens for OAUTHBEARER, and renews them before they expire."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from inbound.errors import BrokerUnavailableError
 from inbound.kafka.auth.access import Login, login, read, token_file
 from inbound.kafka.auth.tls import trust
 
-#: How long a server for tokens may take to accept a connection, and to answer. Seconds.
+#: Timeouts of a token server, for the connection and for its answer. Seconds.
 CONNECT_TIMEOUT, READ_TIMEOUT = 3.0, 5.0
-#: Of a token's time, the part after which another one is asked for, as Kafka's Java client does.
+#: The share of a token's life after which it is renewed, as in Kafka's Java client.
 WINDOW = 0.8
-#: A token that does not say when it ends is taken to be good for so long. Seconds.
+#: The assumed life of a token that names no end. Seconds.
 UNKNOWN_LIFE = 300.0
 #: No answer is longer than this; bytes.
 _LARGEST = 2**20
@@ -29,18 +29,21 @@ _LARGEST = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token, and when it ends."""
+    """A bearer token and its end."""
 
     text: str = field(repr=False)
     ends_at: float  # seconds since 1970
-    subject: str = ""  # whom it is for, if it says so
+    subject: str = ""  # empty: the token names none
 
 
 class Tokens:
-    """Gives a token that is valid for a while. Any thread; a caller waits while one is being fetched."""
+    """Caches a token, from a token server or a file. Any thread.
+
+    Callers wait while a token is fetched.
+    """
 
     def __init__(self, now: Callable[[], Mapping[str, Any]], wall: Callable[[], float] = time.time) -> None:
-        """`now` returns Kafka's properties as `access.resolve` does; `wall` is the time, in seconds since 1970."""
+        """`now` returns resolved properties, `wall` the seconds since 1970."""
         self._now = now
         self._wall = wall
         self._lock = threading.Lock()
@@ -49,10 +52,10 @@ class Tokens:
         self._asked_as: Login | None = None
 
     def get(self) -> tuple[Token, Login]:
-        """Return a token, and whom it was asked for.
+        """Return a valid token, and the login that it is for.
 
         Raises:
-            BrokerUnavailableError: there is none. No secret is in it.
+            BrokerUnavailableError: there is no token. The message has no secret.
             ConfigError: the properties cannot be used.
         """
         with self._lock:
@@ -121,7 +124,7 @@ def _ask(who: Login, resolved: Mapping[str, Any], wall: float) -> Token:
     return _token(text, float(life) if isinstance(life, (int, float)) else None, wall)
 
 
-#: What RFC 6749 has a server answer; any other word could be anything.
+#: Error codes of RFC 6749; another answer may be any text, and is not shown.
 _ERRORS = (
     "invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "invalid_scope",
 )  # fmt: skip
@@ -136,13 +139,11 @@ def _token(text: str, life: float | None, wall: float) -> Token:
 
 
 def _claims(text: str) -> dict[str, Any]:
-    """Return what a JSON Web Token says; the brokers check it, we only look. Another token says nothing."""
-    parts = text.split(".")
-    if len(parts) != 3:
-        return {}
+    """Return a JSON Web Token's claims, unchecked; none of other tokens."""
     try:
-        return _object(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except ValueError:
+        _, claims, _ = text.split(".")
+        return _object(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+    except ValueError:  # it has other than three parts, or other characters
         return {}
 
 

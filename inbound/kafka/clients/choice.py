@@ -1,4 +1,4 @@
-"""The Kafka clients that a channel can read with, by the names of `reader.client`."""
+"""Chooses the Kafka client that `reader.client` names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from inbound.kafka.python.client import KafkaPythonClient, to_kafka_python
 
 
 def check_installed(client: str) -> None:
-    """Raise ConfigError if the package of an optional client is missing, or kafka-python lacks a private member."""
+    """Raise ConfigError if a client's package is missing or unusable."""
     if client == "kafka-python":
         kafka_python_members.check()
     if client == "confluent-kafka" and find_spec("confluent_kafka") is None:
@@ -24,9 +24,9 @@ def check_installed(client: str) -> None:
 
 
 def check_properties(client: str, properties: Mapping[str, Any]) -> None:
-    """Raise ConfigError if a client, which is installed, cannot use one of `properties`. Connects to nothing."""
+    """Raise ConfigError if an installed client cannot use one of `properties`."""
     if client == "confluent-kafka":
-        from inbound.kafka.confluent.client import check  # an extra: it may not be installed
+        from inbound.kafka.confluent.settings import check  # an extra: it may not be installed
 
         check(properties)
     else:
@@ -36,9 +36,9 @@ def check_properties(client: str, properties: Mapping[str, Any]) -> None:
 def connector(
     reader: ReaderConfig, properties: Mapping[str, Any], *, client_id: str, isolation: str
 ) -> Callable[[], LogClient]:
-    """Return what makes the channel's client, with what lets it in as mounted files say it then.
+    """Return a function that connects the channel's client.
 
-    It may raise BrokerUnavailableError.
+    It reads mounted credentials when it is called, and may raise BrokerUnavailableError.
     """
     common: dict[str, Any] = {
         "client_id": client_id,
@@ -57,20 +57,20 @@ def connector(
         try:
             return make()
         except ConfigError as error:
-            # It could be used when the process began: a mounted file is gone, or holds something else now.
+            # The properties were usable when the process began: a mounted file is gone, or has other contents.
             raise BrokerRefusedError(f"Kafka is not asked: {error}") from None
 
     return connect
 
 
-#: How long the brokers may take to answer with new settings, and how soon they are asked again, in seconds.
+#: The time limit for an answer with new settings, and the interval between attempts. Seconds.
 KAFKA_SECONDS, ASK_AGAIN = 10.0, 0.5
 
 
 def answers_in_time(ask: Callable[[], object], who: str, clock: Clock, ends_within: Callable[[float], bool]) -> None:
     """Call `ask` until it does not raise BrokerUnavailableError.
 
-    `who` is part of the error; `ends_within` waits so many seconds, and returns whether the process is to end.
+    `who` is part of the error; `ends_within` waits the seconds that it is given, and returns whether the process ends.
 
     Raises:
         InboundError: the brokers do not answer in time, or do not let us in.

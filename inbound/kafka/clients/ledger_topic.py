@@ -1,4 +1,4 @@
-"""The ledger's topic, written with kafka-python's producer: acknowledged by all replicas, in order."""
+"""Writes the ledger's topic: in order, acknowledged by all replicas."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from inbound.kafka.python.client import is_refused, why
 from inbound.kafka.python.producer import LARGEST, client_settings
 from inbound.ledger.kafka import LedgerProducer
 
-#: How long to look for a broker, and for what must be known before a record can be sent. Milliseconds.
+#: Time limit for finding a broker, and the metadata that a first record needs. Milliseconds.
 _BLOCK_MS = 5_000
-#: How long a record may be on its way before the producer counts as failed. Milliseconds.
+#: The producer fails if a record is in flight for longer. Milliseconds.
 _DELIVERY_MS = 15_000
 #: Each record once and in order, on all replicas in sync, or an error.
 _PRODUCER = {
@@ -29,7 +29,7 @@ _PRODUCER = {
     "request_timeout_ms": _DELIVERY_MS - 1000,
     "max_request_size": LARGEST,
 }
-#: Copies of each partition, where there are so many brokers.
+#: Replicas of each partition; fewer with fewer brokers.
 _COPIES = 3
 
 
@@ -46,10 +46,12 @@ class KafkaLedgerTopic(LedgerProducer):
         replication_factor: int | None,
         retention: float,
     ) -> None:
-        """Connect, and make the topic if it is not there; `properties` are Kafka's own, `retention` is in seconds.
+        """Connect, and create the topic if it is missing.
+
+        `properties` are Kafka's own, `retention` is in seconds.
 
         Raises:
-            LedgerError: the brokers are away or refuse, or the topic forgets what a ledger needs.
+            LedgerError: the brokers are unavailable or refuse, or the topic would delete entries.
         """
         self._topic = topic
         settings = self._settings = {
@@ -84,7 +86,7 @@ class KafkaLedgerTopic(LedgerProducer):
             configs = {
                 "cleanup.policy": "delete",
                 "retention.ms": str(int(retention * 1000)),
-                # With three copies one may be away, and what is acknowledged is still in two places.
+                # With three replicas one may fail, and acknowledged entries are still in two places.
                 "min.insync.replicas": str(min(2, copies) if copies > 2 else 1),
             }
             wanted = {"num_partitions": partitions, "replication_factor": copies, "configs": configs}
@@ -96,7 +98,7 @@ class KafkaLedgerTopic(LedgerProducer):
         try:
             found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, self._topic)], config_filter="all")
         except kafka.errors.KafkaError:
-            return  # it may be written without being looked at
+            return  # we may be allowed to write the topic, and not to describe it
         policy = _value_of(found, "cleanup.policy")
         if "compact" in policy:
             raise LedgerError(
@@ -119,9 +121,6 @@ class KafkaLedgerTopic(LedgerProducer):
 
 
 def _value_of(found: Any, name: str) -> str:
-    """Return a topic's setting out of what `describe_configs` gives, for one resource."""
-    for by_name in found.values():
-        for settings in by_name.values():
-            if name in settings:
-                return str(settings[name].get("value") or "")
-    return ""
+    """Return a topic's setting in a result of `describe_configs`."""
+    settings: Any = next((one for by_name in found.values() for one in by_name.values() if name in one), {name: {}})
+    return str(settings[name].get("value") or "")

@@ -1,4 +1,4 @@
-"""Cursors that read a partition for several channels, and each channel's place: see `shared_log.py`."""
+"""Cursors and places of several channels in one partition: see `shared_log.py`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from inbound.kafka.base import Fetched, LogClient
 from inbound.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from inbound.kafka.clients.shared_log import ChannelView
+    from inbound.kafka.clients.shared_log import SharedLogClient
 
-#: Decoded bytes of a partition that are kept for a channel that lags; the rest is fetched for it again when it asks for more.
+#: Decoded bytes of a partition that are kept for a lagging channel; the rest is fetched again for it.
 KEPT = 4 * 2**20
 
 
 @dataclass(eq=False, slots=True)
 class FetchedChunk:
-    """One poll's records of a partition, from `at` on; `before` is the leader epoch before that."""
+    """One poll's records of a partition."""
 
-    at: int
-    before: int | None
+    at: int  # the position that they were fetched at
+    before: int | None  # the leader epoch before `at`
     fetched: Fetched
 
 
@@ -33,37 +33,37 @@ class Cursor:
     tp: TopicPartition
     line: SharedClient
     position: int
-    epoch: int | None  # under which leader what stands before `position` was written, where that is known
+    epoch: int | None  # the leader epoch before `position`, if known
     chunks: deque[FetchedChunk] = field(default_factory=deque)
-    first: int = 0  # the number of the first of these
-    size: int = 0  # their bytes
+    first: int = 0  # the number of the first chunk
+    size: int = 0  # bytes of the chunks
     places: dict[ReadingPlace, None] = field(default_factory=dict)
-    begun: bool = False  # its client has been told
+    begun: bool = False  # its client reads the partition
     paused: bool = False
-    #: Why it cannot be read on from `position`, as polls say it.
+    #: Why reading cannot go on from `position`: see `Poll`.
     out_of_range: bool = False
     diverged: bool = False
-    cut: int | None = None  # where to, if it has diverged and the brokers know
+    cut: int | None = None  # the offset of the cut, if it has diverged and the brokers know
     unreadable: UnreadableBatchError | None = None
 
     @property
     def next(self) -> int:
-        """The number of the chunk that comes next."""
+        """The number of the next chunk."""
         return self.first + len(self.chunks)
 
     @property
     def stands(self) -> bool:
-        """Whether the brokers refuse to read on."""
+        """Whether reading cannot go on from the position."""
         return self.out_of_range or self.diverged or self.unreadable is not None
 
     @property
     def wanted(self) -> bool:
-        """Whether some channel takes more, and no channel that reads has left too much."""
+        """Whether a channel takes more records, and none lags too far."""
         crowded = self.size > KEPT and any(not p.paused and p.number == self.first for p in self.places)
         return not crowded and any(not place.paused for place in self.places)
 
     def joint(self, position: int, epoch: int | None) -> int | None:
-        """Return the chunk that follows `position` under `epoch`; None: perhaps that was another log."""
+        """Return the chunk after `position` and `epoch`; None: maybe another log."""
         if self.stands:
             return None
         if position == self.position:
@@ -81,7 +81,7 @@ class Cursor:
         self.size += fetched.size
 
     def let_go(self) -> None:
-        """Drop chunks that every channel has taken, and places that lag too far."""
+        """Drop chunks that all channels have taken, and lagging places."""
         while True:
             needed = min((place.number for place in self.places), default=self.next)
             while self.first < needed:
@@ -99,14 +99,14 @@ class Cursor:
 class ReadingPlace:
     """One channel's position in a partition."""
 
-    view: ChannelView
+    view: SharedLogClient
     tp: TopicPartition
     position: int
     epoch: int | None
-    cursor: Cursor | None = None  # None: it looks for one when it wants more
-    number: int = 0  # the chunk that it takes next
+    cursor: Cursor | None = None  # None: the place looks for one when it wants records
+    number: int = 0  # of the next chunk to take
     paused: bool = False
-    awaits: float | None = None  # its cursor is to come up to `position` by then (clock time); None: it is there
+    awaits: float | None = None  # clock time by which the cursor should reach `position`; None: it has
     told: UnreadableBatchError | None = None
 
     def joins(self, cursor: Cursor, number: int, awaits: float | None = None) -> None:
@@ -137,13 +137,13 @@ class SharedClient:
     """A client, and the partitions that it reads."""
 
     log: LogClient
-    active_at: float  # when it brought something last, or was told to read on
+    active_at: float  # the time of its last records, or of its last new or resumed partition
     cursors: dict[TopicPartition, Cursor] = field(default_factory=dict)
-    alone_until: float = 0.0  # it is not polled before, unless it wakes us
+    alone_until: float = 0.0  # no poll before, unless it wakes us
 
 
 def _from(position: int, fetched: Fetched) -> Fetched:
-    """Return what stands from a position on."""
+    """Return the records from a position on."""
     records = [record for record in fetched.records if record.offset >= position]
     size = fetched.size * len(records) // len(fetched.records) if fetched.records else 0
     return fetched._replace(records=records, size=size)

@@ -1,15 +1,15 @@
-"""One reading of a log for several channels of a process.
+"""Reads a log once for several channels of a process.
 
-`SharedLog` has the clients, a channel gets a `ChannelView` in place of one. A *cursor* is a partition as one client reads it,
-with the records that it has fetched and not every channel has taken yet. Each channel has a *place* in a partition: its own
-position, at which it takes from a cursor, and its own pause. A client reads a partition at one position alone, so a place that no
-cursor passes gets one on another client: if it begins elsewhere, or lags so far behind that too much would have to be kept.
-A place that reaches another cursor goes on with that one, and a client that reads nothing is closed.
+`SharedLog` has the clients; a channel gets a `SharedLogClient` in place of one. A *cursor* is a partition as one client reads it,
+with the fetched records that not every channel has taken yet. Each channel has a *place* in a partition: its own position, at
+which it takes from a cursor, and its own pause. A client reads a partition at one position alone, so a place that no cursor
+passes gets one on another client: it begins elsewhere, or lags so far that too many records would have to be kept.
+A place that reaches another cursor joins that one, and a client that reads nothing is closed.
 
 At one offset, two records of one leader epoch are the same. So a place joins a cursor at its offset if both know the same
-epoch, or if it knows none: otherwise its own cursor asks the brokers whether the log was cut, as a client does.
+epoch, or if the place knows none: otherwise its own cursor asks the brokers whether the log was cut, as a client does.
 
-Used by one thread, but for `ChannelView.close`.
+One thread uses it, except for `SharedLogClient.close`.
 """
 
 from __future__ import annotations
@@ -22,47 +22,48 @@ from inbound.kafka.base import NO_EPOCHS, BrokerFigures, LogClient, LogRange, Po
 from inbound.kafka.clients.shared_cursor import Cursor, ReadingPlace, SharedClient
 from inbound.topic_partition import TopicPartition
 
-#: A place no more than so many offsets before a cursor moves the cursor back, and one no more behind it waits for it to
-#: come there, so many seconds at most: members that start after a crash begin close to each other.
+#: A place at most `NEAR` offsets before a cursor moves the cursor back; one at most `NEAR` behind it waits up to `ARRIVES`
+#: seconds for the cursor: members that start after a crash begin close to each other.
 NEAR, ARRIVES = 10_000, 1.0
-#: A client that reads nothing is closed after so long, in seconds.
+#: A client that reads nothing is closed after this time. Seconds.
 UNUSED = 10.0
-#: The brokers' answer about topics is used again for so long, in seconds: all channels ask every few seconds.
+#: All channels ask for topics every few seconds: they share an answer for this time. Seconds.
 SAME_TOPICS = 0.5
-#: A client that has brought nothing for so long is left alone until it wakes us, or for the longer time. Seconds.
+#: A client without records for `IDLE_AFTER` seconds is polled when it wakes us, or after `IDLE_LOOK` seconds.
 IDLE_AFTER, IDLE_LOOK = 1.0, 2.0
-#: A client whose brokers are away is polled again after so long, in seconds.
+#: Interval of polls while the brokers are unavailable. Seconds.
 RETRY = 0.5
-#: With more than one client none is waited for longer than this, in seconds.
+#: With several clients a poll of one waits no longer. Seconds.
 TURN = 0.005
 
 
 class SharedLog:
-    """The clients of all its views. `wake` is called, from any thread, when `pump` has something to do."""
+    """Polls the clients of all its views."""
 
     def __init__(self, connect: Callable[[], LogClient], clock: Clock, wake: Callable[[], None]) -> None:
+        """`wake` is called, from any thread, when `pump` has something to do."""
         self._connect = connect
         self._clock = clock
         self._wake = wake
         self._lines: list[SharedClient] = []
-        self._views: list[ChannelView] = []
+        self._views: list[SharedLogClient] = []
         self._cursors: dict[TopicPartition, list[Cursor]] = {}
         self._topics: dict[object, tuple[float, Mapping[str, TopicMeta]]] = {}
         self._asked: list[Callable[[], bool]] = []
         self._fetch_bytes = 0
-        self.searching: dict[ReadingPlace, None] = {}  # these look for a cursor, or wait for theirs to come up to them
+        self.searching: dict[ReadingPlace, None] = {}  # places that look for a cursor, or wait for theirs
 
-    def view(self) -> ChannelView:
-        """Return a client for one more channel. Raises BrokerUnavailableError: there is no broker."""
+    def view(self) -> SharedLogClient:
+        """Return a client for one more channel; may raise BrokerUnavailableError."""
         if not self._lines:
             self._add_line()
-        view = ChannelView(self, self._lines[0].log)
+        view = SharedLogClient(self, self._lines[0].log)
         self._views.append(view)
         return view
 
     @property
     def unused(self) -> bool:
-        """Whether no channel reads with it any more."""
+        """Whether every view is closed."""
         return all(view.closed for view in self._views)
 
     def close(self) -> None:
@@ -72,7 +73,10 @@ class SharedLog:
         self._lines.clear()
 
     def pump(self, seconds: float) -> float:
-        """Take in records, waiting for them no longer than that; wake views that get some. Returns when to call it again."""
+        """Poll the clients, `seconds` at most, and return the next due time.
+
+        It wakes the views that get records.
+        """
         for view in [view for view in self._views if view.closed]:
             self._views.remove(view)
             view.forget(list(view.places))
@@ -90,18 +94,18 @@ class SharedLog:
         return min(due, default=self._clock.now() + IDLE_LOOK)
 
     def figures(self) -> list[BrokerFigures]:
-        """Return what all clients have measured. Any thread."""
+        """Return the measurements of all clients. Any thread."""
         return [one for line in list(self._lines) for one in line.log.figures()]
 
     # -- for the views -------------------------------------------------------------------------------------------------
 
     @property
     def log(self) -> LogClient:
-        """The client that is asked what has nothing to do with positions."""
+        """The client for questions that are not about positions."""
         return self._lines[0].log
 
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
-        """Return the brokers' answer of a moment ago, unless they are being asked again."""
+        """Return the brokers' last answer, or ask again if it is old."""
         now, key = self._clock.now(), (frozenset(names), pattern)
         asked = [answered for answered in self._asked if not answered()]
         if len(asked) < len(self._asked):
@@ -120,7 +124,7 @@ class SharedLog:
         return answered
 
     def share_limits(self) -> None:
-        """Bound fetches by the smallest limit of all channels, and share what clients hold among them."""
+        """Bound fetches by the smallest limit of all channels; divide held bytes."""
         limit = min(view.fetch_bytes for view in self._views if view.fetch_bytes)
         if limit != self._fetch_bytes:
             self._fetch_bytes = limit
@@ -132,7 +136,7 @@ class SharedLog:
 
     @property
     def aside_bytes(self) -> int:
-        """One channel's part of what was fetched and put aside."""
+        """One channel's share of the bytes aside."""
         return sum(line.log.aside_bytes for line in self._lines) // max(1, len(self._views))
 
     # -- cursors -------------------------------------------------------------------------------------------------------
@@ -142,7 +146,7 @@ class SharedLog:
         for place in list(self.searching):
             if place.awaits is not None and now < place.awaits:
                 continue
-            alone = place.awaits is not None  # in vain
+            alone = place.awaits is not None  # its cursor did not arrive in time
             place.leaves()
             if not place.paused and (alone or not self._join(place, now)):
                 self._make(place)
@@ -150,7 +154,7 @@ class SharedLog:
                 self.searching.pop(place, None)
 
     def _join(self, place: ReadingPlace, now: float) -> bool:
-        """Let it go on with a cursor at its position, or near it, if there is one."""
+        """Join a cursor at or near the position, if there is one."""
         cursors = self._cursors.get(place.tp, [])
         for cursor in cursors:
             number = cursor.joint(place.position, place.epoch)
@@ -163,9 +167,8 @@ class SharedLog:
             if place.position > cursor.position:
                 place.joins(cursor, cursor.next, now + ARRIVES)
                 return True
-            if (
-                not cursor.chunks
-            ):  # all stand where it is: they hold what comes against what they know, when it comes there
+            if not cursor.chunks:
+                # All its places are at its position: they compare epochs when the cursor comes there again.
                 for other in cursor.places:
                     other.awaits = now + ARRIVES
                     self.searching[other] = None
@@ -175,7 +178,7 @@ class SharedLog:
         return False
 
     def _make(self, place: ReadingPlace) -> None:
-        """Have it read for this place alone."""
+        """Make a cursor for this place alone."""
         line = next((line for line in self._lines if place.tp not in line.cursors), None) or self._add_line()
         cursor = line.cursors[place.tp] = Cursor(place.tp, line, place.position, place.epoch)
         self._cursors.setdefault(place.tp, []).append(cursor)
@@ -189,7 +192,7 @@ class SharedLog:
         return line
 
     def _settle(self) -> None:
-        """Assign, pause and resume partitions at the clients."""
+        """Assign, pause and resume partitions of the clients."""
         for line in self._lines:
             cursors = list(line.cursors.values())
             if gone := [cursor for cursor in cursors if not cursor.places]:
@@ -216,7 +219,7 @@ class SharedLog:
                 line.active_at, line.alone_until = self._clock.now(), 0.0
 
     def _merge(self) -> None:
-        """Let places that have reached an older cursor go on with that."""
+        """Move places that have reached an older cursor to it."""
         for cursors in self._cursors.values():
             for at, cursor in enumerate(cursors[1:], 1):
                 for place in list(cursor.places):
@@ -246,7 +249,7 @@ class SharedLog:
         if now < line.alone_until:
             return line.alone_until
         idle = line.log.wakes and now >= line.active_at + IDLE_AFTER
-        # Before it is asked: it may tell at once, from another thread.
+        # Before the poll: the client may call `wake` at once, from another thread.
         line.alone_until = now + IDLE_LOOK if idle else 0.0
 
         def wake() -> None:
@@ -259,7 +262,7 @@ class SharedLog:
             line.alone_until = now + RETRY
             self._tell(self._views, error)
             return line.alone_until
-        except Exception as error:  # a defect: what the client had in hand is lost, and passed
+        except Exception as error:  # a defect: the client may have lost records, so its cursors read them again
             for cursor in line.cursors.values():
                 cursor.begun = False
             line.alone_until = 0.0
@@ -294,7 +297,7 @@ class SharedLog:
         return bool(cursors)
 
     def _arrive(self, cursor: Cursor) -> None:
-        """Let places that wait for the cursor at their position join it, if the epoch there is the one that they know."""
+        """Let waiting places join the cursor at their position and epoch."""
         for place in [place for place in cursor.places if place.awaits is not None]:
             number = cursor.joint(place.position, place.epoch) if place.position <= cursor.position else None
             if number is not None:
@@ -303,16 +306,16 @@ class SharedLog:
             else:
                 place.number = cursor.next
                 if place.position <= cursor.position:
-                    place.awaits = 0.0  # it gets one of its own, which finds out
+                    place.awaits = 0.0  # it gets its own cursor, whose client asks whether the log was cut
 
-    def _tell(self, views: Iterable[ChannelView], error: Exception) -> None:
+    def _tell(self, views: Iterable[SharedLogClient], error: Exception) -> None:
         for view in views:
             view.problem = error
             view.wakes_up()
 
 
-class ChannelView(LogClient):
-    """What one channel has in place of a client: see `SharedLog`. `poll` never waits.
+class SharedLogClient(LogClient):
+    """One channel's client over a `SharedLog`. `poll` never waits.
 
     It has no figures of brokers: requests are not for one channel. `SharedLog.figures` has them, once.
     """
@@ -331,7 +334,7 @@ class ChannelView(LogClient):
         self._wake: Callable[[], None] | None = None
 
     def wakes_up(self) -> None:
-        """Have it polled."""
+        """Wake the channel to poll."""
         wake, self._wake = self._wake, None
         if wake is not None:
             wake()
@@ -417,10 +420,10 @@ class ChannelView(LogClient):
         return polled
 
     def _take(self, place: ReadingPlace, polled: Poll) -> bool:
-        """Take one chunk. Returns whether there may be more to tell."""
+        """Take one chunk, and return whether another poll may bring more."""
         cursor, tp = place.cursor, place.tp
         if place.paused or cursor is None or place.awaits is not None:
-            return False  # it has news again when that changes
+            return False  # it gets into `news` again when that changes
         if place.number < cursor.next:
             polled.fetched[tp] = place.takes(cursor)
             return True
@@ -433,5 +436,5 @@ class ChannelView(LogClient):
         return cursor.out_of_range or cursor.diverged
 
     def close(self) -> None:
-        """Any thread: the next `pump` takes it out."""
+        """Close the view; the next `pump` removes it. Any thread."""
         self.closed = True

@@ -1,4 +1,4 @@
-"""The logs of a whole topic, for resets of offsets: asked on a thread of its own, answered by a Call."""
+"""Reads the log ranges of whole topics, for resets of offsets."""
 
 from __future__ import annotations
 
@@ -18,34 +18,33 @@ from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
-#: How long the leaders of a topic may take to say where its logs begin and end. Seconds.
+#: Time limit for the leaders of a topic to report its log ranges, and the interval between looks at it. Seconds.
 ANSWER_TIMEOUT = 10.0
-#: How often it is looked whether they have. Seconds.
 LOOK_INTERVAL = 0.02
 
 
 class KafkaTopicLogs:
-    """Asks the brokers with a `LogClient`. See `inbound.controller.reset_offset.model.TopicLogs`.
+    """Asks the brokers, on its own thread; see `inbound.controller.reset_offset.model.TopicLogs`.
 
-    Each question has a client of its own, which is closed again: what a client remembers may be a topic that was deleted
-    since, and resets are rare. What counts as a log's end is what the client is made for: with `read_committed` where the
-    first open transaction begins, for a consumer that has read everything stands there too.
+    Each question has its own client, which is closed again: a client may remember a topic that was deleted since, and
+    resets are rare. The client's isolation level decides where a log ends: with `read_committed` where the first open
+    transaction begins, since a consumer that has read everything is there too.
 
-    The thread is made with the first question. It does not keep the process from ending.
+    The first question starts the thread, which does not keep the process from ending.
     """
 
     def __init__(self, connect: Callable[[], LogClient]) -> None:
-        """`connect` makes a client, on this object's thread; it may raise BrokerUnavailableError."""
+        """`connect` makes a client on this object's thread; may raise BrokerUnavailableError."""
         self._connect = connect
         self._threads = DaemonThreads(1)
         self._closing = threading.Event()
 
     def ask(self, topic: str, time: float | None = None) -> Call[TopicLog | None]:
-        """Ask for all partitions of `topic`, and where `time` (seconds since 1970) begins in each. Any thread.
+        """Ask for a topic's log ranges, and offsets at `time`. Any thread.
 
-        The Call completes on this object's thread, with None where there is no such topic. Where no record is of that
-        time or later, it begins at the log's end. It fails with BrokerUnavailableError if some leader does not answer, or
-        this was closed: the caller asks again.
+        `time` is in seconds since 1970; the log's end stands for an offset if no record is that late. The Call completes on
+        this object's thread, with None if there is no such topic. It fails with BrokerUnavailableError if a leader does not
+        answer, or after `close`: the caller asks again.
         """
         call: Call[TopicLog | None] = Call(f"the logs of {topic}")
         self._threads.submit(self._work, call, topic, time)
@@ -54,7 +53,7 @@ class KafkaTopicLogs:
         return call
 
     def close(self) -> None:
-        """Fail all open questions, and take no more. Never waits. Any thread."""
+        """Fail all open and later questions. Never waits. Any thread."""
         self._closing.set()
         self._threads.shutdown()
 
@@ -87,27 +86,25 @@ class KafkaTopicLogs:
             )
 
     def _ranges(self, client: LogClient, partitions: list[TopicPartition]) -> dict[TopicPartition, LogRange]:
-        """Return the limits of all, in order."""
         found: dict[TopicPartition, LogRange] = {}
         deadline = time.monotonic() + ANSWER_TIMEOUT
-        while missing := [tp for tp in partitions if tp not in found]:
-            found.update(client.log_ranges(missing))
-            if len(found) == len(partitions):
-                break
+        while True:
+            found.update(client.log_ranges([tp for tp in partitions if tp not in found]))
+            missing = [tp for tp in partitions if tp not in found]
+            if not missing:
+                return {tp: found[tp] for tp in partitions}
+            topic, first = missing[0]
             if time.monotonic() > deadline:
-                first = missing[0]
                 raise BrokerUnavailableError(
-                    f"{first.topic}: the leaders of {len(missing)} of {len(partitions)} partitions, such as "
-                    f"{first.partition}, have not said within {ANSWER_TIMEOUT:g} s where their logs begin and end; is a "
-                    "broker down?"
+                    f"{topic}: the leaders of {len(missing)} of {len(partitions)} partitions, such as {first}, have not said "
+                    f"within {ANSWER_TIMEOUT:g} s where their logs begin and end; is a broker down?"
                 )
             if self._closing.wait(LOOK_INTERVAL):
-                raise _closed(missing[0].topic)
-        return {tp: found[tp] for tp in partitions}
+                raise _closed(topic)
 
 
 def milliseconds(time: float) -> int:
-    """Return the first millisecond, which is how Kafka counts, that is not before `time` in seconds since 1970."""
+    """Return the first millisecond at or after `time` (seconds), both since 1970."""
     return math.ceil(round(time * 1000, 2))  # rounded: 0.123 s times 1000 may be a little more than 123
 
 

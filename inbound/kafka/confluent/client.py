@@ -1,11 +1,11 @@
-"""The reader's client over confluent-kafka, which is librdkafka: fetching and decoding happen in C, on its own threads."""
+"""The reader's client over confluent-kafka, which fetches and decodes in C."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from typing import Any
 
 import confluent_kafka
@@ -35,31 +35,36 @@ from inbound.kafka.confluent.records import (
     runs,
     total_size,
 )
-from inbound.kafka.confluent.settings import DEFAULTS, FIXED, Credentials, check_entry, held_bytes, log_settings, memory
+from inbound.kafka.confluent.settings import (
+    DEFAULTS,
+    FIXED,
+    Credentials,
+    admin_settings,
+    held_bytes,
+    log_settings,
+    memory,
+    unusable,
+)
 from inbound.runtime.backoff import Backoff
 from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
 MIB = 2**20
-#: A consumer that has no answer from a leader so long after its first partitions is replaced.
+#: Time limit for a leader's first answer after the first partitions: without it the consumer is replaced.
 FIRST_ANSWER = Backoff(1.0, 16.0)
 
-#: How soon a seek is tried again that came too early, in seconds.
+#: The retry interval of a seek that came too early. Seconds.
 SEEK_AGAIN = 0.01
 
-#: Settings that the client for questions shares, by what they begin with.
-_COMMON = ("bootstrap.servers", "client.id", "security.", "sasl.", "ssl.", "socket.", "reconnect.", "client.dns", "oauth_cb",
-           "error_cb")  # fmt: skip
 #: librdkafka's number for an unknown leader epoch.
 NO_EPOCH = -1
 
 
 class ConfluentClient(LogClient):
-    """One `confluent_kafka.Consumer` with partitions assigned by hand.
+    """One `confluent_kafka.Consumer` with manually assigned partitions.
 
-    librdkafka wants every consumer to have a group. This one's is named as the client, is never joined, and nothing is
-    committed to it.
+    librdkafka requires a group. This one has the client's id, is never joined, and gets no commits.
     """
 
     record_bytes = 1000
@@ -75,11 +80,11 @@ class ConfluentClient(LogClient):
         prefetch_bytes: int = 64 * MIB,
         max_poll_records: int = 1000,
     ) -> None:
-        """Begin to connect.
+        """Start to connect.
 
         Raises:
             ConfigError: librdkafka does not take one of `properties`.
-            BrokerRefusedError: there is no token to come in with.
+            BrokerRefusedError: there is no token.
         """
         self._properties = properties
         self._own = {
@@ -93,7 +98,7 @@ class ConfluentClient(LogClient):
             **FIXED,
             "group.id": client_id,
             "isolation.level": isolation,
-            **log_settings(),  # nothing, unless asked for: the reader reports errors
+            **log_settings(),  # no log, unless asked for: the reader reports errors
         }
         self._entry = Credentials(properties)
         self._entry.ready()
@@ -103,25 +108,25 @@ class ConfluentClient(LogClient):
         self._max_poll_records = max_poll_records
         self._limit = fetch_bytes
         self._fetch_bytes = self._largest_fetch = int(self._settings["max.partition.fetch.bytes"])
-        self._positions: dict[TopicPartition, int] = {}  # what comes next of each, as far as the caller has it
-        self._topics_read: set[str] = set()  # ever: something may be left of one that is forgotten
-        #: Under which leader what is before that was written, if it is known.
-        self._epochs: dict[TopicPartition, int] = {}
-        #: Nothing of these is taken before the consumer has taken the seek that has it compare the log.
+        self._positions: dict[TopicPartition, int] = {}  # the offset after the last record that the caller got
+        self._topics_read: set[str] = set()  # all ever: messages of a forgotten one may be left
+        self._epochs: dict[TopicPartition, int] = {}  # leader epochs before the positions, where known
+        #: Seeks for a comparison of the log that the consumer has not accepted yet; no messages of these are used before.
         self._unsought: dict[TopicPartition, confluent_kafka.TopicPartition] = {}
         self._paused: set[TopicPartition] = set()
         #: Messages that were fetched and not returned: beyond the limit of one poll, or of a paused partition.
         self._aside = Aside(self.record_bytes)
         self._stopped: set[TopicPartition] = set()  # not fetched: paused, with enough aside; or one of these
         self._out_of_range: set[TopicPartition] = set()
+        self._misled: set[TopicPartition] = set()  # to be fetched again: see `_is_stale`
         self._diverged: dict[TopicPartition, int | None] = {}
         self._unreadable: dict[TopicPartition, UnreadableBatchError] = {}
-        self._silences = 1  # with the one that may come, how often no leader has answered in a row
-        self._answer_by: float | None = None  # until when a leader has to have answered this consumer
-        self._answered = False  # whether one has
-        self._more = False  # whether the last call has brought as many messages as it may
+        self._silences = 1  # consumers in a row without a leader's answer, including the current one
+        self._answer_by: float | None = None  # the deadline for a leader's first answer to this consumer
+        self._answered = False  # a leader has answered this consumer
+        self._more = False  # the last call brought as many messages as it may
         self._consumer = self._make_consumer()
-        self._admin = self._make_admin()
+        self._admin = AdminClient(admin_settings(self._settings))
         self._topics = TopicQuestions(self._admin, self._entry)
         self._ranges = Ranges(self._admin, self._topics, isolation)
 
@@ -133,7 +138,7 @@ class ConfluentClient(LogClient):
         return self._topics.get(names, pattern)
 
     def ask_topics(self) -> Callable[[], bool]:
-        # A question that is on its way already may have been answered before now: the one after it counts.
+        # The question in flight may have been answered before this call: the one after it counts.
         number = self._topics.asked + 1
 
         def answered() -> bool:
@@ -168,7 +173,7 @@ class ConfluentClient(LogClient):
         self._positions.update(positions)
         self._topics_read.update(tp.topic for tp in positions)
         self._epochs.update(leader_epochs)
-        self._stopped.update(positions)  # until librdkafka has taken them: who asked asks again where it does not
+        self._stopped.update(positions)  # until librdkafka has accepted them: else the caller tries again
         self._fetch(positions)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
@@ -177,8 +182,8 @@ class ConfluentClient(LogClient):
         for tp in partitions:
             del self._positions[tp]
 
-    # librdkafka's own pause throws away fetched messages, and its resume takes up to a second where nothing else is fetched.
-    # So fetching goes on, and the messages are put aside; a partition with enough of them is not fetched any more.
+    # librdkafka's own pause drops fetched messages, and its resume takes up to a second if no other partition is fetched.
+    # So fetching goes on, and messages are put aside until a partition has enough of them.
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         self._need(partitions)
@@ -188,9 +193,8 @@ class ConfluentClient(LogClient):
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         self._need(partitions)
         self._paused.difference_update(partitions)
-        not_from_there = self._out_of_range | self._diverged.keys() | self._unreadable.keys()
-        stopped = self._stopped.intersection(partitions) - not_from_there
-        self._fetch(stopped)
+        unusable = self._out_of_range | self._diverged.keys() | self._unreadable.keys()
+        self._fetch(self._stopped.intersection(partitions) - unusable)
 
     def limit_fetches(self, partition_bytes: int) -> None:
         self._limit = partition_bytes
@@ -206,17 +210,16 @@ class ConfluentClient(LogClient):
                 raise KeyError(tp)
 
     def _fetch(self, partitions: Collection[TopicPartition]) -> None:
-        """Have these fetched, from behind what is aside, and the log held against what is known of it."""
+        """Fetch partitions from behind the messages aside, and compare their logs."""
         keys: list[confluent_kafka.TopicPartition] = []
         compared: dict[TopicPartition, confluent_kafka.TopicPartition] = {}
         for tp in partitions:
-            aside = self._aside.get(tp)
-            position = (aside[-1].offset() or 0) + 1 if aside else self._positions[tp]
+            aside, position = self._aside.get(tp), self._fetched_to(tp)
             epoch = epoch_of(aside[-1]) if aside else self._epochs.get(tp)
             keys.append(
                 confluent_kafka.TopicPartition(*tp, position, leader_epoch=NO_EPOCH if epoch is None else epoch)
             )
-            if epoch is not None:  # without a seek librdkafka compares when the leader changes, and not before
+            if epoch is not None:  # without a seek librdkafka compares only when the leader changes
                 compared[tp] = keys[-1]
         if keys:
             self._consumer.incremental_assign(keys)
@@ -226,8 +229,12 @@ class ConfluentClient(LogClient):
             if not self._answered and self._answer_by is None:
                 self._answer_by = time.monotonic() + FIRST_ANSWER.delay(self._silences)
 
+    def _fetched_to(self, tp: TopicPartition) -> int:
+        aside = self._aside.get(tp)
+        return (aside[-1].offset() or 0) + 1 if aside else self._positions[tp]
+
     def _seek(self) -> None:
-        """Have the logs compared. A partition that was just assigned may not have begun, and takes no seek."""
+        """Seek, so that librdkafka compares the logs; too early ones wait."""
         for tp, key in list(self._unsought.items()):
             try:
                 self._consumer.seek(key)
@@ -238,11 +245,11 @@ class ConfluentClient(LogClient):
                 del self._unsought[tp]
 
     def _drop(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop these, and drop their fetched messages."""
+        """Stop fetching partitions, and drop their messages."""
         fetched = _keys(tp for tp in partitions if tp not in self._stopped)
         if fetched:
             self._consumer.incremental_unassign(fetched)
-        for of_state in (self._paused, self._stopped, self._out_of_range):
+        for of_state in (self._paused, self._stopped, self._out_of_range, self._misled):
             of_state.difference_update(partitions)
         for tp in partitions:
             self._aside.drop(tp)
@@ -257,13 +264,10 @@ class ConfluentClient(LogClient):
         try:
             return confluent_kafka.Consumer({**self._settings, **own, "max.partition.fetch.bytes": self._fetch_bytes})
         except KafkaException as error:
-            raise ConfigError(_unusable(error)) from None
-
-    def _make_admin(self) -> AdminClient:
-        return AdminClient({k: v for k, v in self._settings.items() if k.startswith(_COMMON)} | {"log_level": 0})
+            raise ConfigError(unusable(error)) from None
 
     def _renew_credentials(self) -> None:
-        """Replace the clients if passwords or certificates were rotated: librdkafka cannot change them."""
+        """Replace the clients after a rotation: librdkafka cannot change credentials."""
         if not self._entry.changed():
             return
         entry = Credentials(self._properties)
@@ -271,7 +275,7 @@ class ConfluentClient(LogClient):
         self._entry = entry
         self._settings = {**self._own, **self._entry.settings, **self._fixed}
         self._replace_consumer()
-        self._admin = self._make_admin()  # the old one ends when its last question is answered
+        self._admin = AdminClient(admin_settings(self._settings))  # the old one ends when its last question is answered
         self._topics.enter(self._admin, self._entry)
         self._ranges.enter(self._admin)
 
@@ -287,6 +291,10 @@ class ConfluentClient(LogClient):
     def poll(self, seconds: float, wake: Callable[[], None] | None = None) -> Poll:
         if self._answer_by is not None:
             self._give_up_silence()
+        if self._misled:
+            again, self._misled = self._misled - self._stopped, set()
+            self._stop(again)
+            self._fetch(again)
         if self._unsought:
             self._seek()
             seconds = min(seconds, SEEK_AGAIN) if self._unsought else seconds
@@ -310,30 +318,30 @@ class ConfluentClient(LogClient):
 
     def tend(self) -> None:
         if self._statistics.overdue and self._positions.keys() <= self._paused:
-            self._sort(self._consume(0.0), Poll())  # there are no polls; messages are put aside
+            self._sort(self._consume(0.0), Poll())  # all partitions are paused: messages are put aside
 
     def close(self) -> None:
         self._topics.close()
-        self._admin.__exit__(None, None, None)  # it has no other way to be closed before it is collected
+        self._admin.__exit__(None, None, None)  # it has no `close`
         try:
             self._consumer.close()
         except RuntimeError:
             pass  # it is closed
 
     def _consume(self, seconds: float) -> list[Message]:
-        """Return what there is; if there is nothing, what comes first."""
+        """Return waiting messages, or wait for the first ones."""
         messages = self._consumer.consume(self._max_poll_records, 0)
         self._more = len(messages) == self._max_poll_records
         if messages:
             return messages
-        # Not by `consume`: it waits until it has all that it was asked for, or the time is up.
+        # Not `consume`: it waits for the full number of messages, or until the time is up.
         first = self._consumer.poll(seconds)
         if first is None:
             return []
         return [first, *self._consumer.consume(self._max_poll_records - 1, 0)]
 
     def _sort(self, messages: list[Message], result: Poll) -> dict[TopicPartition, list[Message]]:
-        """Return the messages of each partition that is not paused, and put those of the others aside."""
+        """Return messages of unpaused partitions, and put the others aside."""
         if has_errors(messages):
             messages = self._without_errors(messages, result)
         ready: dict[TopicPartition, list[Message]] = {}
@@ -352,16 +360,15 @@ class ConfluentClient(LogClient):
         return ready
 
     def _stop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch no more of these."""
         fetched = [tp for tp in partitions if tp not in self._stopped]
         if fetched:
             self._consumer.incremental_unassign(_keys(fetched))
             self._stopped.update(fetched)
 
     def _bound_aside(self) -> None:
-        """Bound the messages aside of paused partitions: the rest is fetched again later.
+        """Bound the messages aside of paused partitions; others are fetched again.
 
-        Not where something stands behind it that is to be told, for that would be told at the position before it.
+        Partitions with an error to report keep theirs: without them the error would be reported at an earlier position.
         """
         beyond = self._aside.bytes - self._most_aside
         if beyond <= 0:
@@ -373,15 +380,15 @@ class ConfluentClient(LogClient):
             beyond -= self._aside.weight(tp)
             if beyond <= 0:
                 break
-        self._stop(dropped)  # first: what came behind a gap would be put aside
+        self._stop(dropped)  # first: else messages behind a gap would be put aside
         for tp in dropped:
             self._aside.drop(tp)
 
     def _give_up_silence(self) -> None:
-        """Replace the consumer if its first question, for the leaders, went to a broker that does not answer.
+        """Replace the consumer if a silent broker got its question for leaders.
 
-        librdkafka sends that to the broker that it is connected to, which is one in the beginning; it asks no other until
-        `socket.timeout.ms` is over, and reads nothing. A new one connects to a broker that answers.
+        librdkafka asks the one broker that it is connected to at first, and no other until `socket.timeout.ms` is over;
+        until then it reads nothing. A new consumer connects to a broker that answers.
         """
         if self._answer_by is None or time.monotonic() < self._answer_by:
             return
@@ -398,15 +405,15 @@ class ConfluentClient(LogClient):
                 self._answer_by = time.monotonic() + FIRST_ANSWER.delay(self._silences)
 
     def _end_of(self, tp: TopicPartition) -> int | None:
-        """Return the end of a log in its leader's last answer; None if there was none."""
+        """Return a log's end from its leader's last answer, if any."""
         try:
             _, end = self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*tp), cached=True)
         except KafkaException:
-            return None  # it was put aside by a consumer before this one
+            return None  # an earlier consumer had this partition
         return end if end >= 0 else None
 
     def _hand_on(self, ready: Mapping[TopicPartition, list[Message]], result: Poll) -> None:
-        """Put at most the limit of each into the result, and the rest aside."""
+        """Return each partition's messages up to the limit; put the rest aside."""
         whole = []
         for tp, messages in ready.items():
             size = total_size(messages)
@@ -418,8 +425,8 @@ class ConfluentClient(LogClient):
             else:
                 self._aside.drop(tp)
                 whole.append((tp, messages, size))
-        # Behind the last record there can be offsets without one: librdkafka's position is after those that it has seen.
-        # Where more has come than one poll takes, the next one tells.
+        # Offsets without a record may follow the last one: librdkafka's position is behind those that it has seen. If more
+        # messages wait than one poll takes, the next poll finds it out.
         positions = self._consumer.position(_keys(tp for tp, _, _ in whole)) if not self._more else ()
         for (tp, messages, size), position in zip_longest(whole, positions):
             last = messages[-1]
@@ -439,17 +446,19 @@ class ConfluentClient(LogClient):
         result.fetched[tp] = Fetched(Messages(messages), next_offset, size, self._end_of(tp), epoch)
 
     def _without_errors(self, messages: list[Message], result: Poll) -> list[Message]:
-        """Take note of the errors, and return the records."""
+        """Record the errors, and return the other messages."""
         for message in messages:
             error, topic, number = message.error(), message.topic(), message.partition()
             tp = TopicPartition(topic or "", -1 if number is None else number)
-            if error is None or tp in self._unreadable:  # what comes of it still was asked for before
+            if error is None or tp in self._unreadable:  # its later messages were requested before
                 continue
             if error.code() in OUT_OF_RANGE:
-                if tp in self._positions:
+                if tp in self._positions and self._is_stale(tp, message, messages):
+                    self._misled.add(tp)
+                elif tp in self._positions:
                     self._set_outside(tp, error)
             elif error.code() == KafkaError._BAD_COMPRESSION:
-                if tp in self._positions:  # asked again it would say the same, and decompress as much as before
+                if tp in self._positions:  # another fetch would fail, and decompress as much
                     self._leave(tp)
                     at = message.offset()
                     self._unreadable[tp] = UnreadableBatchError(
@@ -463,33 +472,28 @@ class ConfluentClient(LogClient):
                 result.failed[tp] = KafkaException(error)
         return [message for message in messages if message.error() is None]
 
+    def _is_stale(self, tp: TopicPartition, failed: Message, messages: list[Message]) -> bool:
+        """Return whether a fetch failed that began before the last `read`.
+
+        librdkafka reports it under the new assignment where both cross. A gap looks the same; the next fetch tells.
+        """
+        before = takewhile(lambda message: message is not failed, messages)
+        offsets = [one.offset() or 0 for one in before if (one.topic(), one.partition()) == tp and not one.error()]
+        at = failed.offset()
+        return at is not None and at >= 0 and at != (offsets[-1] + 1 if offsets else self._fetched_to(tp))
+
     def _leave(self, tp: TopicPartition) -> None:
-        """Stop fetching this one until it is read again: its position cannot be read on from."""
+        """Stop fetching a partition until the next `read` of it."""
         self._stop([tp])
         self._unsought.pop(tp, None)
 
     def _set_outside(self, tp: TopicPartition, error: KafkaError) -> None:
         self._leave(tp)
-        said = error.str()
-        if error.code() == KafkaError._LOG_TRUNCATION or CUT in said:
-            at = CUT_AT.search(said)
+        if error.code() == KafkaError._LOG_TRUNCATION or CUT in error.str():
+            at = CUT_AT.search(error.str())
             self._diverged[tp] = int(at[1]) if at is not None else None
         else:
             self._out_of_range.add(tp)
-
-
-def check(properties: Mapping[str, Any]) -> None:
-    """Raise ConfigError if librdkafka cannot use one of `properties`; without any servers, it connects to nothing."""
-    try:
-        confluent_kafka.Consumer(
-            {**DEFAULTS, **check_entry(properties), **FIXED, "group.id": "check", "log_level": 0}
-        ).close()
-    except KafkaException as error:
-        raise ConfigError(_unusable(error)) from None
-
-
-def _unusable(error: KafkaException) -> str:
-    return f"kafka: the confluent-kafka reader cannot use this: {error.args[0].str().strip()}"
 
 
 def _keys(partitions: Iterable[TopicPartition]) -> list[confluent_kafka.TopicPartition]:

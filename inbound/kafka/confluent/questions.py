@@ -1,4 +1,7 @@
-"""Questions to the brokers by confluent-kafka's admin client, which answers with futures: no call waits for a broker."""
+"""Asks brokers for topics and log ranges through confluent-kafka's admin client.
+
+The admin client returns futures, so no call waits for a broker.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,13 @@ from inbound.kafka.confluent.settings import Credentials
 from inbound.runtime.patterns import chooser
 from inbound.topic_partition import TopicPartition
 
-#: A position cannot be read on from.
+#: Reading cannot go on from the position.
 OUT_OF_RANGE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION})
-#: Of a log that was cut librdkafka tells with the code of every position that it cannot read on from; only the text differs.
+#: librdkafka reports a cut log with the same code as other unusable positions; only the text differs.
 CUT, CUT_AT = KafkaError(KafkaError._LOG_TRUNCATION).str(), re.compile(r"broker end offset is (\d+)")
-#: A seek that came too early.
+#: A seek came too early.
 NOT_BEGUN = frozenset({KafkaError._STATE, KafkaError._PREV_IN_PROGRESS})
-#: librdkafka recovers from these on its own.
+#: librdkafka retries after these.
 PASSING = frozenset(
     {
         KafkaError._PARTITION_EOF,
@@ -52,50 +55,50 @@ _UNKNOWN = frozenset(
 
 
 def is_unknown(error: KafkaError) -> bool:
-    """Whether an error says that a topic or partition does not exist (yet, or any more)."""
+    """Whether an error means that a topic or partition does not exist."""
     return error.code() in _UNKNOWN
 
 
 log = logging.getLogger(__name__)
 
-#: How long a broker may take to answer, in seconds. With luck the next question goes to another one.
+#: A broker's time limit for an answer. Seconds. The next question may go to another broker.
 ANSWER_TIMEOUT = 2.0
-#: How often it is asked where a time begins. Of a client that is just connecting librdkafka now and then (5 of 300) loses the
-#: first question, and says when its time is up that there was no answer.
+#: Attempts at a question for offsets at a time. While a client connects, librdkafka sometimes (5 of 300) loses the first
+#: question, and reports a timeout for it.
 TRIES = 2
-#: After how many failed questions for topics in a row the brokers count as unavailable.
+#: Failed questions for topics in a row after which the brokers count as unavailable.
 FAILURES = 2
-#: How long the reading of all partitions waits for an answer about the logs' limits. Seconds.
+#: The longest wait of the reader for log ranges: all partitions wait with it. Seconds.
 ANSWER_WAIT = 0.05
-#: How soon a leader that did not answer is asked again, and how often leaders are looked for that are not known. Seconds.
+#: The retry interval of a leader that did not answer, and of the search for unknown leaders. Seconds.
 RANGE_AGAIN, LOOK_INTERVAL = 1.0, 0.25
-#: So a broker says that no record is of that time or later. When none answers, librdkafka says -1001.
+#: A broker's offset for: no record is that late. Without an answer, librdkafka returns -1001.
 _NO_RECORD = -1
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
-#: Answers that were not used for so long are thrown away. Seconds.
+#: Unused answers are dropped after this time. Seconds.
 RANGE_KEPT = 5.0
 
 
 class TopicQuestions:
-    """The brokers' answers about topics, with at most one question in flight. For one thread."""
+    """Asks for topics, one question at a time. For one thread."""
 
     def __init__(self, admin: AdminClient, entry: Credentials) -> None:
         self._admin = admin
         self._entry = entry
-        # For the one question that the admin client only asks waiting: what all topics are called.
+        # For the one call of the admin client that blocks: the list of all topics.
         self._lister = ThreadPoolExecutor(1, thread_name_prefix="inbound-topics")
         self._wanted: tuple[frozenset[str], str | None] | None = None
         self._asked: Future[Mapping[str, TopicMeta]] | None = None
         self._known: Mapping[str, TopicMeta] | None = None
         self._failures = 0
         self._problem: object = None
-        self.asked = 0  # how many questions were asked, and how many of them are answered
-        self.answered = 0
+        self.asked = 0  # questions so far
+        self.answered = 0  # the number of the last answered one
         self.leaders: dict[TopicPartition, int] = {}
         self._ids: dict[str, str | None] = {}
 
     def enter(self, admin: AdminClient, entry: Credentials) -> None:
-        """Go on with another client; its first question shows whether its credentials are good."""
+        """Switch to another client; its first question shows whether its credentials work."""
         self._admin, self._entry = admin, entry
         self._failures = 0
 
@@ -104,11 +107,11 @@ class TopicQuestions:
         return self._failures == 0
 
     def heard(self) -> None:
-        """A broker has sent something."""
+        """Note that a broker has sent data."""
         self._failures = 0
 
     def ask(self) -> int:
-        """Ask, unless a question is under way. Returns the number of the question under way."""
+        """Ask, unless a question is in flight, and return its number."""
         self.collect()
         if self._asked is None:
             self.asked += 1
@@ -116,7 +119,7 @@ class TopicQuestions:
         return self.asked
 
     def collect(self) -> None:
-        """Take in the answer, if it has come."""
+        """Read the answer, if it has arrived."""
         self._admin.poll(0)  # calls `error_cb` with errors of its connections
         if self._asked is None or not self._asked.done():
             return
@@ -132,7 +135,7 @@ class TopicQuestions:
             self.answered = self.asked
 
     def get(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
-        """Return what is known, and ask for the next time; wait only if nothing is known of these.
+        """Return the last answer, and ask again; wait only without any answer.
 
         Raises:
             BrokerUnavailableError: no broker answers.
@@ -158,7 +161,7 @@ class TopicQuestions:
         return {name: meta for name, meta in self._known.items() if chosen(name)}
 
     def _look(self, wanted: tuple[frozenset[str], str | None] | None) -> Mapping[str, TopicMeta]:
-        """Ask and wait; on the side thread."""
+        """Ask and wait, on the lister's thread."""
         names, pattern = wanted if wanted is not None else (frozenset(), ".*")
         partitions = self._count(names if pattern is None else None)
         chosen = chooser(partitions, pattern)
@@ -167,7 +170,7 @@ class TopicQuestions:
         return {name: TopicMeta(n, ids[name]) for name, n in found.items() if name in ids}
 
     def _count(self, names: Collection[str] | None) -> dict[str, int]:
-        """Ask any broker for these topics, or all. Returns how many partitions each has."""
+        """Ask a broker for topics, or all, and return their partition counts."""
         only = next(iter(names)) if names is not None and len(names) == 1 else None
         listed = self._admin.list_topics(only, timeout=ANSWER_TIMEOUT).topics
         found = {}
@@ -180,7 +183,10 @@ class TopicQuestions:
         return found
 
     def _ask_ids(self, names: Collection[str]) -> dict[str, str | None]:
-        """Return the topics' ids. Only the controller knows them; while it is unavailable no topic is recreated."""
+        """Return the topics' ids, which only the controller knows.
+
+        While it is unavailable no topic is recreated, so the last known ids hold.
+        """
         if not names:
             return {}
         futures = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=ANSWER_TIMEOUT)
@@ -198,16 +204,19 @@ class TopicQuestions:
         return ids
 
     def look_for_leaders(self, names: Collection[str]) -> Future[Any]:
-        """Ask for topics that may not be among those read. `leaders` has what came of it."""
+        """Ask for any topics; `leaders` gets the answer."""
         return self._lister.submit(self._count, frozenset(names))
 
     def close(self) -> None:
-        """Wait for the question under way: the admin client must outlive it. Two of `ANSWER_TIMEOUT` at most."""
+        """Wait for the question in flight, which the admin client must outlive.
+
+        That takes two of `ANSWER_TIMEOUT` at most.
+        """
         self._lister.shutdown(cancel_futures=True)
 
 
 class Ranges:
-    """Asks leaders for the limits of their logs, each leader separately, and never waits longer than `ANSWER_WAIT`."""
+    """Asks each leader for its log ranges, waiting `ANSWER_WAIT` at most."""
 
     def __init__(self, admin: AdminClient, topics: TopicQuestions, isolation: str) -> None:
         self._admin = admin
@@ -222,12 +231,12 @@ class Ranges:
         self._known: dict[TopicPartition, tuple[float, LogRange]] = {}
 
     def enter(self, admin: AdminClient) -> None:
-        """Ask another client from now on; what the one before was asked is forgotten, and asked again."""
+        """Switch to another client, and ask open questions again."""
         self._admin = admin
         self._asked.clear()
 
     def ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
-        """Return what is known by now; the rest is asked for and is returned by a later call."""
+        """Return the known ranges, and ask for the others."""
         deadline = time.monotonic() + ANSWER_WAIT
         self._collect()
         sent = self._ask([tp for tp in partitions if tp not in self._known])
@@ -303,11 +312,11 @@ class Ranges:
                 try:
                     limits = LogRange(start.result().offset, end.result().offset)
                 except KafkaException as error:
-                    self._topics.leaders.pop(tp, None)  # it may have another one by now, or be gone
+                    self._topics.leaders.pop(tp, None)  # it may have changed
                     if not is_unknown(error.args[0]):
                         problem = error
                     continue
-                if min(limits) < 0:  # so librdkafka says that the time is up
+                if min(limits) < 0:  # librdkafka's sign of a timeout
                     problem = f"no answer within {ANSWER_TIMEOUT:.0f} s"
                 else:
                     self._known[tp] = (now, limits)

@@ -1,4 +1,4 @@
-"""Records of confluent-kafka as processors see them: views of its messages, made only when they are used."""
+"""Records as views of confluent-kafka's messages, made when they are used."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from confluent_kafka import Message
 from inbound.processors.batch import Record, headers_size
 from inbound.topic_partition import TopicPartition
 
-#: So many messages of a run are looked at for the sizes of keys and headers. Looking at headers makes Python objects of
-#: them, which costs as much as all the rest of a record: for messages that may never be used again, a sample has to do.
+#: Messages of a run whose key and header sizes are measured. Reading headers makes Python objects of them, which costs as
+#: much as the rest of a record: for messages that may never be used again, a sample has to do.
 SAMPLE = 6
 
-#: Stands in a message in place of headers that cannot be read.
+#: Replaces a message's unreadable headers.
 _UNREADABLE: list[tuple[str, str | bytes | None]] = [("", b"")]
 
-#: To be called by `operator.call`, which sees that it has failed. It fails where a name is not UTF-8, and `message.headers()` goes
-#: on with a list that has no name there: the exception comes up somewhere else, and the next look at the list ends the process.
+#: Call it with `operator.call`, which detects its failure. It fails if a name is not UTF-8, while `message.headers()` goes on
+#: with a list without that name: the exception is raised elsewhere, and the next look at the list ends the process.
 _headers = Message.headers
 _partition, _topic, _key, _value = Message.partition, Message.topic, Message.key, Message.value
 
 
 class _Fields(NamedTuple):
     message: Message
-    # At once: a processor that looks at a record looks at these, and an attribute costs a third of a property.
+    # Read at once: processors that look at a record read these, and an attribute costs a third of a property.
     key: bytes | None
     value: bytes | None
 
@@ -36,8 +36,8 @@ class _Fields(NamedTuple):
 class MessageRecord(tuple[Message, bytes | None, bytes | None]):
     """One message: see `Record`.
 
-    A tuple, as those are made without a step of the interpreter: half a microsecond for a record less than an object that
-    sets its attributes, of the three that reading and touching one take. Not a NamedTuple, whose `__new__` is such a step.
+    A tuple, which is made without a step of the interpreter: that saves half a microsecond per record over an object with
+    attributes, of the three that reading and touching one take. Not a NamedTuple, whose `__new__` is such a step.
     """
 
     __slots__ = ()
@@ -48,7 +48,7 @@ class MessageRecord(tuple[Message, bytes | None, bytes | None]):
 
     @property
     def offset(self) -> int:
-        return self.message.offset()  # type: ignore[return-value]  # None is for what was not consumed
+        return self.message.offset()  # type: ignore[return-value]  # None only if it was not consumed
 
     @property
     def timestamp(self) -> int:
@@ -69,7 +69,7 @@ class MessageRecord(tuple[Message, bytes | None, bytes | None]):
 
 
 class Messages(Sequence[Record]):
-    """Messages of one partition; nothing is done per message before it is looked at."""
+    """Messages of one partition, which become records when they are used."""
 
     __slots__ = ("_messages",)
 
@@ -94,26 +94,26 @@ class Messages(Sequence[Record]):
         return map(MessageRecord, zip(messages, map(_key, messages), map(_value, messages), strict=False))
 
     def sizes(self) -> list[int]:
-        """Return the decoded bytes of each, exactly."""
+        """Return the exact decoded bytes of each message."""
         return list(map(_size, self._messages))
 
 
 class Aside:
-    """What was fetched and not returned, by partition."""
+    """Fetched messages that were not returned yet, by partition."""
 
     def __init__(self, record_bytes: int) -> None:
         self._record_bytes = record_bytes
         self._messages: dict[TopicPartition, list[Message]] = {}
         self._sizes: dict[TopicPartition, int] = {}
-        self.bytes = 0  # of all, with what messages take in memory
+        self.bytes = 0  # of all messages, in memory
 
     @property
     def partitions(self) -> Set[TopicPartition]:
-        """Those of which something is there."""
+        """The partitions with messages."""
         return self._messages.keys()
 
     def get(self, tp: TopicPartition) -> list[Message] | None:
-        """Return a partition's messages; None where there are none."""
+        """Return a partition's messages, if any."""
         return self._messages.get(tp)
 
     def size(self, tp: TopicPartition) -> int:
@@ -121,7 +121,7 @@ class Aside:
         return self._sizes.get(tp, 0)
 
     def weight(self, tp: TopicPartition) -> int:
-        """Return how many of `bytes` are a partition's."""
+        """Return a partition's share of `bytes`."""
         return self.size(tp) + self._record_bytes * len(self._messages.get(tp, ()))
 
     def all_but(self, partitions: Container[TopicPartition]) -> dict[TopicPartition, list[Message]]:
@@ -129,40 +129,40 @@ class Aside:
         return {tp: messages for tp, messages in self._messages.items() if tp not in partitions}
 
     def add(self, tp: TopicPartition, messages: list[Message]) -> None:
-        """Put these behind what is there of a partition."""
+        """Append messages of a partition."""
         size = total_size(messages)
         self._messages.setdefault(tp, []).extend(messages)
         self._sizes[tp] = self.size(tp) + size
         self.bytes += size + self._record_bytes * len(messages)
 
     def put(self, tp: TopicPartition, messages: list[Message], size: int) -> None:
-        """Have these, of `size` decoded bytes, in place of what is there of a partition; not none."""
+        """Replace a partition's messages by these, which are `size` decoded bytes."""
         self.drop(tp)
         self._messages[tp], self._sizes[tp] = messages, size
         self.bytes += size + self._record_bytes * len(messages)
 
     def drop(self, tp: TopicPartition) -> None:
-        """Forget what is there of a partition."""
+        """Drop a partition's messages."""
         messages = self._messages.pop(tp, None)
         if messages is not None:
             self.bytes -= self._sizes.pop(tp) + self._record_bytes * len(messages)
 
 
 def has_errors(messages: list[Message]) -> bool:
-    """Whether any of these is no record but tells of an error."""
+    """Whether any message is an error instead of a record."""
     return any(map(Message.error, messages))
 
 
 def runs(messages: list[Message], one_topic: bool) -> Iterator[tuple[tuple[str, int], list[Message]]]:
-    """Yield (topic, partition) and its messages, in order, for each stretch of messages of one partition.
+    """Yield the runs of messages of one (topic, partition), in order.
 
-    `one_topic` says that all are of one topic. Not told by first and last offset of a stretch: in a compacted topic another
-    partition's message can stand where an offset is missing.
+    `one_topic` says that all are of one topic. Offsets do not show where a run ends: in a compacted topic another
+    partition's message can be in the place of a missing offset.
     """
     numbers = map(_partition, messages)
     left: list[object] = list(numbers if one_topic else zip(map(_topic, messages), numbers, strict=True))
     while left:
-        # Mostly a poll brings one stretch of each partition. Counting it is four times as fast as walking through it.
+        # Mostly a poll brings one run of each partition. Counting it is four times as fast as walking through it.
         length = left.count(left[0])
         if left[:length].count(left[0]) < length:
             length = len(list(next(groupby(left))[1]))
@@ -172,17 +172,17 @@ def runs(messages: list[Message], one_topic: bool) -> Iterator[tuple[tuple[str, 
 
 
 def known_epoch(epoch: int | None) -> int | None:
-    """Return a leader epoch as librdkafka gives it; None where it is none."""
+    """Return librdkafka's leader epoch; None if it is unknown."""
     return epoch if epoch is not None and epoch >= 0 else None
 
 
 def epoch_of(message: Message) -> int | None:
-    """Return under which leader a message was written; None: it is not known."""
+    """Return a message's leader epoch; None if it is unknown."""
     return known_epoch(message.leader_epoch())
 
 
 def total_size(messages: list[Message]) -> int:
-    """Return the decoded bytes of messages: values exactly, keys and headers as those of up to `SAMPLE` of them."""
+    """Return the decoded bytes of messages; keys and headers from a sample."""
     if not messages:
         return 0
     sample = messages[:: max(1, len(messages) // SAMPLE)]
@@ -190,7 +190,10 @@ def total_size(messages: list[Message]) -> int:
 
 
 def fitting(messages: list[Message], size: int, max_bytes: int) -> int:
-    """Return how many leading messages, of all these with `size`, have together at most `max_bytes`; at least one."""
+    """Return how many leading messages fit into `max_bytes`; at least one.
+
+    `size` is the size of all.
+    """
     alike = max(1, len(messages) * max_bytes // size)
     if total_size(messages[:alike]) <= max_bytes:
         return alike
@@ -202,7 +205,7 @@ def _size(message: Message) -> int:
 
 
 def _left_alone(message: Message) -> Any:
-    """Replace headers that cannot be read, so that no later call reads them, and return the replacement."""
+    """Replace a message's headers, so that no later call reads them."""
     message.set_headers(_UNREADABLE)
     return _UNREADABLE
 

@@ -1,4 +1,4 @@
-"""The settings of confluent-kafka's clients: Kafka's property names in librdkafka's words, credentials, and its log."""
+"""Translates Kafka's properties and credentials to librdkafka's settings."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from inbound.kafka.auth.refusals import looked_at, refusal
 from inbound.kafka.auth.tokens import Tokens
 
 _log = logging.getLogger("confluent_kafka")
-#: Levels of syslog, which librdkafka has, for those of Python.
+#: librdkafka's syslog levels for Python's.
 _SYSLOG = ((logging.DEBUG, 7), (logging.INFO, 6), (logging.WARNING, 4), (logging.ERROR, 3))
 
 
 def log_settings() -> dict[str, Any]:
-    """Return settings for a client that is made now: nothing is logged unless the level of `confluent_kafka` lets it."""
+    """Return log settings for the current level of the logger `confluent_kafka`."""
     level = _log.getEffectiveLevel()
     syslog = next((number for name, number in _SYSLOG if level <= name), 0)
     return {"log_level": syslog, "logger": _log} if syslog else {"log_level": 0}
 
 
-#: Properties of the Java client whose names are others in librdkafka.
+#: Properties of the Java client with other names in librdkafka.
 RENAMED = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "request.timeout.ms": "socket.timeout.ms",
@@ -40,24 +40,24 @@ RENAMED = {
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.keystore.key": "ssl.key.pem",
 }
-#: They say that files are PEM, and librdkafka reads nothing else; or who we are, which `login` reads.
+#: Not for librdkafka: it reads PEM files alone, and `login` reads our identity.
 _IMPLIED = ("ssl.truststore.type", "ssl.keystore.type", "sasl.jaas.config", "sasl.login.callback.handler.class")
 
-#: librdkafka's own settings, where its defaults are not for us; a property of the user's wins. See decision 16.
+#: Our defaults of librdkafka's settings (decision 16); the user's properties override them.
 DEFAULTS: Mapping[str, Any] = {
-    # The next fetch comes so soon after the queue was full. 1 s by default, in which the reader would be stalled.
+    # The delay of the next fetch after the queue was full. 1 s by default, in which the reader would be stalled.
     "fetch.queue.backoff.ms": 5,
-    # After an error, such as a leader's new epoch when a replica of its partition has died; 500 ms by default.
+    # After an error, for example a leader's new epoch when a replica of its partition has died; 500 ms by default.
     "fetch.error.backoff.ms": 50,
-    # The bytes bound the queue; the number never should.
+    # The queue is bounded in bytes, never in messages.
     "queued.min.messages": 1_000_000,
     "check.crcs": True,
-    # A frozen broker is given up after so long; 60 s by default.
+    # The timeout of a frozen broker; 60 s by default.
     "socket.timeout.ms": 6000,
     "socket.connection.setup.timeout.ms": 5000,
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 1000,
-    # How soon new leaders are known, and recreated topics.
+    # These detect new leaders and recreated topics soon.
     "topic.metadata.refresh.interval.ms": 1000,
     "topic.metadata.refresh.fast.interval.ms": 50,
     "retry.backoff.ms": 50,
@@ -73,22 +73,23 @@ FIXED: Mapping[str, Any] = {
     "allow.auto.create.topics": False,
 }
 
-#: librdkafka's own queue holds no more, in bytes: a message that lies in it for long has left the processor's cache
-#: when it is used, and where it is too small the leader finds it empty. With 2 MiB a channel did 0.66 to 0.70 of the plain loop,
-#: with this #: 0.72 to 0.85.
+#: The largest queue of librdkafka, in bytes: messages that wait long have left the CPU's cache, and a queue that is too small
+#: runs empty. With 2 MiB a channel reached 0.66 to 0.70 of the plain loop's speed, with 8 MiB 0.72 to 0.85.
 LARGEST_QUEUE = 8 * 2**20
 
-#: librdkafka wants its fetches to be able to hold the largest request; there is no need for such a bound here.
+#: librdkafka's bounds of `fetch.max.bytes`: not below the largest request, and at most 2 GiB.
 SMALLEST_FETCH = 1_000_000
-#: It takes no more. A channel may read ahead more than one answer of a broker holds.
 LARGEST_FETCH = 2_147_483_135
+#: The settings of an admin client, by prefix: servers, credentials, connections.
+_ADMIN = ("bootstrap.servers", "client.id", "security.", "sasl.", "ssl.", "socket.", "reconnect.", "client.dns", "oauth_cb",
+          "error_cb")  # fmt: skip
 
 
 def to_confluent(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate the configuration's Kafka properties to librdkafka's settings, with what mounted files say now.
+    """Translate the configuration's Kafka properties, with mounted files' current contents.
 
     Raises:
-        ConfigError: librdkafka has no counterpart of one, or files cannot be used.
+        ConfigError: librdkafka has no such setting, or files cannot be used.
     """
     resolved = resolve(properties)
     settings: dict[str, Any] = {}
@@ -98,7 +99,7 @@ def to_confluent(properties: Mapping[str, Any]) -> dict[str, Any]:
         elif name == "ssl.endpoint.identification.algorithm":
             settings[name] = value or "none"
         elif name in ("receive.buffer.bytes", "send.buffer.bytes"):
-            settings[RENAMED[name]] = max(0, value)  # -1 is the system's choice for Java, and 0 is for librdkafka
+            settings[RENAMED[name]] = max(0, value)  # the system's choice is -1 in Java, 0 in librdkafka
         elif name not in _IMPLIED and not name.startswith("sasl.oauthbearer."):
             settings[RENAMED.get(name, name)] = value
     who = login(resolved)
@@ -110,7 +111,7 @@ def to_confluent(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _TokenCallback:
-    """Tokens as confluent-kafka asks for them, on a thread of its own."""
+    """Gives tokens to confluent-kafka, on its thread."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
         self._tokens = Tokens(lambda: resolve(properties))
@@ -121,7 +122,10 @@ class _TokenCallback:
 
 
 def memory(prefetch_bytes: int) -> dict[str, int]:
-    """Return the settings that bound what librdkafka holds: half of `held_bytes` in its queue at most, half in flight."""
+    """Return settings that bound librdkafka's memory to `held_bytes`.
+
+    At most half is in its queue, half in flight.
+    """
     half = held_bytes(prefetch_bytes) // 2
     return {
         "queued.max.messages.kbytes": max(1, min(half, LARGEST_QUEUE) // 1024),
@@ -130,31 +134,36 @@ def memory(prefetch_bytes: int) -> dict[str, int]:
 
 
 def held_bytes(prefetch_bytes: int) -> int:
-    """Return how much of a channel's bound is librdkafka's: the rest is for the partitions' buffers."""
+    """Return librdkafka's share of a channel's bound; buffers get the rest."""
     return prefetch_bytes // 4
 
 
-#: How soon a broker's certificate is looked at again, in seconds.
+def admin_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of a client's settings that an admin client takes."""
+    return {name: value for name, value in settings.items() if name.startswith(_ADMIN)} | {"log_level": 0}
+
+
+#: The interval of looks at a broker's certificate. Seconds.
 LOOK_AGAIN = 30.0
 
 _WHERE = re.compile(r"://([^/\s]+)/")
 
 
 class Credentials:
-    """The settings of one generation of clients, and the refusals that those met. Any thread."""
+    """Settings of one generation of clients, and brokers' refusals. Any thread."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
-        """Raises ConfigError: librdkafka cannot use one of `properties`, or a file of theirs."""
+        """Raises ConfigError: librdkafka cannot use a property or its file."""
         self.properties = properties
         self._contents = contents(properties)
         self.resolved = resolve(properties)
         #: librdkafka's; `error_cb` reports errors of the clients to this object.
         self.settings: dict[str, Any] = {**to_confluent(properties), "error_cb": self.note}
         self._looked: dict[str, tuple[float, str]] = {}
-        self._last: tuple[str, str] | None = None  # the last refusal, as it was said, and where
+        self._last: tuple[str, str] | None = None  # the text of the last refusal, and the broker
 
     def note(self, error: confluent_kafka.KafkaError) -> None:
-        """Take in an error of a client's connections; never waits."""
+        """Note an error of a client's connections; never waits."""
         said = f"{error.name()}: {error.str()}"
         found = _WHERE.search(said)
         where = found[1] if found is not None else str(self.resolved.get("bootstrap.servers", ""))
@@ -163,7 +172,10 @@ class Credentials:
 
     @property
     def refused(self) -> BrokerRefusedError | None:
-        """Why a broker refused us last; None once one has answered. May look at its certificate, and so wait."""
+        """The last refusal; None once a broker has answered.
+
+        May wait for a look at the broker's certificate.
+        """
         last = self._last
         if last is None:
             return None
@@ -173,10 +185,12 @@ class Credentials:
         return refusal(said, where, self.resolved, source(self.properties))
 
     def ready(self) -> None:
-        """Get a token, if one is needed, before clients are made: without one they fail after 10 s.
+        """Get a token, if needed, before clients are made.
+
+        Without one they fail after 10 s.
 
         Raises:
-            BrokerRefusedError: there is none.
+            BrokerRefusedError: there is no token.
         """
         callback = self.settings.get("oauth_cb")
         if callback is not None:
@@ -186,11 +200,11 @@ class Credentials:
                 raise BrokerRefusedError(str(error)) from None
 
     def answered(self) -> None:
-        """A broker has accepted our credentials."""
+        """Forget the refusal: a broker has accepted our credentials."""
         self._last = None
 
     def changed(self) -> bool:
-        """Whether files have other usable contents by now; clients made before keep the old ones."""
+        """Whether files have new, usable contents; existing clients keep the old."""
         try:
             return contents(self.properties) != self._contents
         except ConfigError:
@@ -206,14 +220,29 @@ class Credentials:
 
 
 def check_entry(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return librdkafka's settings for trying whether it takes them, with which it neither connects nor asks for tokens.
+    """Return settings for a check that neither connects nor gets tokens.
 
     Raises:
         ConfigError: files cannot be used.
     """
     resolved = resolve(properties)
     if tls.uses_tls(resolved):
-        tls.context(resolved)  # it says better what is wrong with a certificate or key
+        tls.context(resolved)  # its errors explain better what is wrong with a certificate or key
     return {
         name: value for name, value in to_confluent(properties).items() if name not in ("bootstrap.servers", "oauth_cb")
     }
+
+
+def check(properties: Mapping[str, Any]) -> None:
+    """Raise ConfigError if librdkafka cannot use one of `properties`."""
+    try:
+        confluent_kafka.Consumer(
+            {**DEFAULTS, **check_entry(properties), **FIXED, "group.id": "check", "log_level": 0}
+        ).close()
+    except confluent_kafka.KafkaException as error:
+        raise ConfigError(unusable(error)) from None
+
+
+def unusable(error: confluent_kafka.KafkaException) -> str:
+    """Return the message about settings that librdkafka does not take."""
+    return f"kafka: the confluent-kafka reader cannot use this: {error.args[0].str().strip()}"

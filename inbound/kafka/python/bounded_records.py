@@ -1,20 +1,14 @@
-"""Batches as kafka-python parses them, with bounds that it lacks, and an end where a batch cannot be read.
+"""Bounds the batches that kafka-python parses, and reports unreadable ones.
 
-It decompresses every batch: 1 MB can become 30 GB, or a record of 30 million headers that are empty. And once a batch could not
-be read, `poll` looks for its next record without end or pause. `KafkaPythonClient` gives the classes here to its own fetcher
-alone.
+kafka-python decompresses every batch: 1 MB can become 30 GB, or a record of 30 million empty headers. And after an unreadable
+batch, `poll` looks for its next record without end or pause. `KafkaPythonClient` gives these classes to its own fetcher alone.
 """
 
 from __future__ import annotations
 
-import io
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
-import lz4.frame
-import snappy
-import zstandard
 from kafka.consumer.fetcher import Fetcher
 from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.legacy_records import LegacyRecordBatch
@@ -23,154 +17,10 @@ from kafka.record.util import decode_varint
 from kafka.structs import TopicPartition as KafkaPartition
 
 from inbound.errors import UnreadableBatchError
+from inbound.kafka.python.decompression import DECODERS, TooLargeError
 from inbound.processors.batch import HEADER_BYTES
 
-#: So many bytes are made at a time.
-PIECE = 256 * 1024
-#: So many compressed bytes are given to a decoder at a time: the rest is copied, once for each of many small texts in one.
-GIVEN = 16 * 1024
-_XERIAL = b"\x82SNAPPY\x00"  # then two numbers of four bytes, then blocks, each with its length before it
-_XERIAL_HEADER = 16
-#: zstd's own bound for what a frame may refer back to; it is reserved when a frame says so.
-_WINDOW = 128 * 1024 * 1024
-
-#: Takes compressed data and how many bytes it may become; returns them, or raises TooLargeError.
-Decoder = Callable[[bytes, int], bytes]
-
-
-class TooLargeError(Exception):
-    """It would become more than was allowed."""
-
-
-def gunzip(data: bytes, limit: int) -> bytes:
-    """Decompress gzip; several members one after the other are one text.
-
-    Raises:
-        TooLargeError: it is more than `limit` bytes.
-        zlib.error: it is no gzip.
-    """
-    made, given = _Made(limit), _Given(data)
-    rest = given.next()
-    while rest:
-        member = zlib.decompressobj(wbits=31)
-        while True:
-            made.add(piece := member.decompress(rest, PIECE))
-            if member.eof:
-                break
-            rest = member.unconsumed_tail or given.next()
-            if not (piece or rest):
-                raise zlib.error("the compressed data ends too early")
-        given.put_back(len(member.unused_data))
-        rest = given.next_text()
-    return made.whole()
-
-
-def unsnappy(data: bytes, limit: int) -> bytes:
-    """Decompress snappy, in one block or in those of the Java library. Raises as `gunzip` does."""
-    if not data.startswith(_XERIAL):
-        return _block(data, limit)
-    if len(data) < _XERIAL_HEADER:
-        raise ValueError("the compressed data ends too early")
-    made, at = _Made(limit), _XERIAL_HEADER
-    while at < len(data):
-        length = int.from_bytes(data[at : at + 4], "big")
-        if at + 4 + length > len(data):
-            raise ValueError("the compressed data ends too early")
-        made.add(_block(data[at + 4 : at + 4 + length], limit - made.size))
-        at += 4 + length
-    return made.whole()
-
-
-def _block(data: bytes, limit: int) -> bytes:
-    """Decompress a block of snappy, which begins with its decompressed length as a varint."""
-    length = shift = 0
-    for byte in data[:5]:
-        length |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
-    if length > limit:
-        raise TooLargeError
-    block: bytes = snappy.decompress(data)
-    return block
-
-
-def unlz4(data: bytes, limit: int) -> bytes:
-    """Decompress LZ4 frames. Raises as `gunzip` does."""
-    made, given = _Made(limit), _Given(data)
-    while rest := given.next():
-        frame = lz4.frame.LZ4FrameDecompressor()
-        while not frame.eof:
-            piece = frame.decompress(rest, max_length=PIECE)
-            made.add(piece)
-            rest = given.next() if frame.needs_input and not frame.eof else b""
-            if not (piece or rest) and frame.needs_input and not frame.eof:
-                raise ValueError("the compressed data ends too early")
-        given.put_back(len(frame.unused_data or b""))
-    return made.whole()
-
-
-def unzstd(data: bytes, limit: int) -> bytes:
-    """Decompress zstd frames. Raises as `gunzip` does."""
-    made = _Made(limit)
-    decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
-    with decompressor.stream_reader(io.BytesIO(data), read_across_frames=True) as reader:
-        while piece := reader.read(PIECE):
-            made.add(piece)
-    return made.whole()
-
-
-class _Given:
-    """Compressed data, piece by piece."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def next(self) -> bytes:
-        piece = self._data[self._at : self._at + GIVEN]
-        self._at += len(piece)
-        return piece
-
-    def next_text(self) -> bytes:
-        """Return the next piece without the zeros that may fill up what is before it."""
-        while piece := self.next():
-            if text := piece.lstrip(b"\x00"):
-                return text
-        return b""
-
-    def put_back(self, count: int) -> None:
-        """So many bytes of the last piece belong to what comes next."""
-        self._at -= count
-
-
-class _Made:
-    """Collects pieces up to a limit."""
-
-    def __init__(self, limit: int) -> None:
-        self.size = 0
-        self._limit = limit
-        self._pieces: list[bytes] = []
-
-    def add(self, piece: bytes) -> None:
-        self.size += len(piece)
-        if self.size > self._limit:
-            raise TooLargeError
-        self._pieces.append(piece)
-
-    def whole(self) -> bytes:
-        return b"".join(self._pieces)
-
-
-DECODERS: Mapping[int, Decoder] = {
-    DefaultRecordBatch.CODEC_GZIP: gunzip,
-    DefaultRecordBatch.CODEC_SNAPPY: unsnappy,
-    DefaultRecordBatch.CODEC_LZ4: unlz4,
-    DefaultRecordBatch.CODEC_ZSTD: unzstd,
-}
-
-
-#: Of all records of a batch together, if the bound in bytes does not make more of them: what an honest producer never comes near.
+#: The most headers of a batch, unless its bound in bytes allows more: no honest producer comes near it.
 HEADERS = 1_000_000
 
 
@@ -179,19 +29,22 @@ class _Decompress(Protocol):
 
 
 class BoundedRecords(MemoryRecords):  # type: ignore[misc]
-    """The batches of an answer for one partition, each decompressed when it is its turn."""
+    """The batches of one partition's answer, decompressed one by one."""
 
     __slots__ = ("_headers", "_key", "_left", "_limit")
 
     def __init__(self, buffer: Any, key: KafkaPartition, limit: int) -> None:
-        """`limit` in bytes is for each batch; and once so much has been made of the answer, the rest is fetched again later."""
+        """`limit` bounds each decompressed batch, in bytes.
+
+        After as many bytes of the whole answer the rest is fetched again later.
+        """
         super().__init__(buffer)
         self._key = key
         self._limit = self._left = limit
         self._headers = max(HEADERS, limit // HEADER_BYTES)
 
     def next_batch(self, *args: int) -> Any:
-        """Return the next batch; None: there is none, or enough has been made."""
+        """Return the next batch; None at the end or the limit."""
         if self._left <= 0:
             return None
         batch = super().next_batch(*args)
@@ -205,7 +58,7 @@ class BoundedRecords(MemoryRecords):  # type: ignore[misc]
 
     @property
     def made(self) -> int:
-        """How many bytes the answer has become so far."""
+        """The decompressed bytes of the answer so far."""
         return self._limit - self._left
 
     def _decompressed(self, codec: int, data: bytes, offset: int, next_offset: int) -> bytes:
@@ -224,7 +77,7 @@ class _Batch(DefaultRecordBatch):  # type: ignore[misc]
     __slots__ = ("_decompress_within", "_headers_left", "_key", "_most_headers")
 
     def __init__(self, buffer: Any, decompress: _Decompress, headers: int, key: KafkaPartition) -> None:
-        """So many `headers` the records may have together."""
+        """`headers` is the most that the records may have together."""
         super().__init__(buffer)
         self._decompress_within = decompress
         self._headers_left = self._most_headers = headers
@@ -242,7 +95,7 @@ class _Batch(DefaultRecordBatch):  # type: ignore[misc]
     next = __next__
 
     def _bear(self, offset: int, count: int) -> None:
-        """Raise UnreadableBatchError where `count` headers more are too many."""
+        """Raise UnreadableBatchError if `count` more headers are too many."""
         if count > self._headers_left:
             key = self._key
             raise UnreadableBatchError.too_many_headers(
@@ -260,9 +113,12 @@ class _Batch(DefaultRecordBatch):  # type: ignore[misc]
 
 
 def _announced(buffer: Any, at: int) -> int:
-    """Return the number of headers that a record announces; 0 if it is too short for thousands, or broken."""
+    """Return a record's announced number of headers; 0 if short or broken.
+
+    A short record has too few to matter.
+    """
     try:
-        if not buffer[at] & buffer[at + 1] & 0x80:  # so it has less than 8 KiB
+        if not buffer[at] & buffer[at + 1] & 0x80:  # it is shorter than 8 KiB
             return 0
         for _ in range(4):  # its length, attributes, time, offset
             _, at = decode_varint(buffer, at)
@@ -275,7 +131,7 @@ def _announced(buffer: Any, at: int) -> int:
 
 
 class _LegacyBatch(LegacyRecordBatch):  # type: ignore[misc]
-    """As brokers before Kafka 4 may have it: a message whose value is the others, compressed."""
+    """A message whose value is other messages, from before Kafka 4."""
 
     __slots__ = ("_decompress_within",)
 
@@ -285,24 +141,24 @@ class _LegacyBatch(LegacyRecordBatch):  # type: ignore[misc]
 
     def _decompress(self, key_offset: int) -> bytes:
         if self._magic == 0 and self.compression_type == self.CODEC_LZ4:
-            made: bytes = super()._decompress(key_offset)  # raises: the checksum of Kafka 0.8 was another
+            made: bytes = super()._decompress(key_offset)  # raises: Kafka 0.8 had another checksum
             return made
         _, value = self._read_key_value(key_offset)
         if value is None:
             raise ValueError("the value of a compressed message is missing")
-        last = self._offset  # a message that holds others has the offset of the last one
+        last = self._offset  # a message with others has the offset of the last one
         return self._decompress_within(self.compression_type, value, last, last + 1)
 
 
 def beyond(parts: Mapping[KafkaPartition, Any], limit: int) -> set[KafkaPartition]:
-    """Return which answers to drop and fetch again, so that the rest is within `limit` bytes.
+    """Return the answers to drop, so that the others fit `limit` bytes.
 
-    `parts` are answers that wait, with their decompressed bytes: their partitions were paused in the midst of one. The largest
-    go first; one alone may be as large as it is.
+    `parts` are the answers of partitions that were paused within one. The largest are dropped first; a single one may be
+    larger than the limit. Dropped ones are fetched again.
     """
     total = sum(part.bounded.made for part in parts.values())
     found: set[KafkaPartition] = set()
-    if total <= limit:  # nearly always, and asked with each poll
+    if total <= limit:  # nearly always, and each poll asks
         return found
     largest = sorted(parts, key=lambda key: parts[key].bounded.made)
     while total > limit and len(largest) > 1:
@@ -313,11 +169,10 @@ def beyond(parts: Mapping[KafkaPartition, Any], limit: int) -> set[KafkaPartitio
 
 
 def bounded_parts(fetcher: Fetcher, subscription: Any, limit: int) -> None:
-    """Have a consumer's fetcher take answers apart as described here.
+    """Let a consumer's fetcher parse answers with the bounds of this file.
 
-    An answer without records leaves the leader epoch of a position alone. kafka-python forgets it with the first fetch that
-    finds nothing new: a log that is cut and grows again while a partition stands at its end would be read on as if nothing had
-    happened.
+    And an answer without records keeps the leader epoch of the position. kafka-python forgets it with the first empty fetch: a
+    log that is cut and grows again while its partition is read to the end would be read on as if nothing had happened.
     """
 
     class BoundedPart(Fetcher.PartitionRecords):  # type: ignore[misc]
@@ -330,10 +185,10 @@ def bounded_parts(fetcher: Fetcher, subscription: Any, limit: int) -> None:
             try:
                 taken: list[Any] = super().take(n)
             except (UnreadableBatchError, MemoryError):
-                # That there is no memory is not about the batch: it is fetched again.
+                # A lack of memory is not the batch's fault: it is fetched again.
                 self.drain()
                 raise
-            except Exception as error:  # it raises many kinds of errors for broken data
+            except Exception as error:  # broken data raises many kinds of errors
                 self.drain()
                 said = f"{type(error).__name__}: {error}; move the group past it (inbound offsets reset)"
                 key: KafkaPartition = self.topic_partition

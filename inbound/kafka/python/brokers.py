@@ -1,4 +1,4 @@
-"""Which brokers answer, seen from inside kafka-python: so that a silent one holds up no other."""
+"""Detects silent brokers in kafka-python, so that they delay no other."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from kafka.structs import TopicPartition as KafkaPartition
 from inbound.kafka.base import BrokerFigures, LogRange
 from inbound.kafka.python.metadata import MetadataQuestions
 
-#: The groups of its metrics of one broker end in this and the broker's id; `bootstrap-0` is an address of the settings.
+#: The names of a broker's metrics groups end in this and its id; `bootstrap-0` is an address in the settings.
 _NODE = "-node-metrics.node-"
 
 
 def figures_of(metrics: Mapping[Any, Any] | None) -> list[BrokerFigures]:
-    """Return the figures of the brokers in `metrics(raw=True)` of a consumer or producer, which is None without any.
+    """Return the brokers' figures in a client's `metrics(raw=True)`, if any.
 
     Any thread: a value that the client's own thread adds at the same moment may be missing.
     """
@@ -44,67 +44,65 @@ def figures_of(metrics: Mapping[Any, Any] | None) -> list[BrokerFigures]:
 
 
 def _seconds(of: Mapping[str, float], name: str) -> dict[str, float]:
-    """Return a time's mean and maximum; nothing where none was measured: then the maximum is minus infinity."""
+    """Return a time's mean and maximum; the maximum is -inf without measurements."""
     largest = of.get(f"{name}-max", float("-inf"))
     return {"mean": of[f"{name}-avg"] / 1000, "max": largest / 1000} if isfinite(largest) else {}
 
 
 log = logging.getLogger(__name__)
 
-#: A broker that owes an answer for so long beyond the longest wait of a fetch counts as silent. Seconds.
+#: A broker is silent if it owes an answer this long beyond the longest wait of a fetch. Seconds.
 SILENT_AFTER = 1.0
-#: How often metadata are asked for while a leader is away or silent: this bounds how long after an election its
-#: partitions are read again, however long the backoff to the dead broker is. Seconds.
+#: Interval of questions for metadata while a leader is unavailable. Seconds. It bounds how long after an election its
+#: partitions are read again, however long the backoff to the dead broker is.
 LOOK_INTERVAL = 0.25
-#: How long a broker may take to accept a connection and list its versions, growing with each failure.
+#: Timeouts for accepting a connection and listing API versions, growing with each failure.
 CONNECTING = {"socket_connection_setup_timeout_ms": 2000, "socket_connection_setup_timeout_max_ms": 10_000}
-#: How long the reading of all partitions waits for the answer to a question that was just sent. A healthy broker needs
-#: a few milliseconds, or up to `fetch.max.wait.ms` if a fetch that waits for records is before it. Seconds.
+#: The longest wait of the reader for log ranges: all partitions wait with it. Seconds. A healthy broker needs a few
+#: milliseconds, or up to `fetch.max.wait.ms` behind a fetch that waits for records.
 ANSWER_WAIT = 0.05
-#: How long a broker may take to answer for its logs' limits, and how soon it is asked again if it did not. Seconds.
-RANGE_TIMEOUT = 2.0
-RANGE_AGAIN = 1.0
-#: The same for watching: the answer may have to wait behind a fetch that waits for records.
+#: A broker's time limit for its log ranges, and the retry interval. Seconds.
+RANGE_TIMEOUT, RANGE_AGAIN = 2.0, 1.0
+#: The time limit for a watcher, whose question may wait behind a fetch. Seconds.
 WATCH_TIMEOUT = 5.0
-#: Answers that were not used for so long are thrown away. Seconds.
+#: Unused answers are dropped after this time. Seconds.
 RANGE_KEPT = 5.0
 
 _EARLIEST, _LATEST = -2, -1
 
 
 class BrokerLiveness:
-    """What a consumer's connections say about its brokers.
+    """Judges a consumer's brokers by its connections.
 
-    kafka-python does all its I/O on its own thread, which answers questions while no caller waits.
-    Its methods are for the one thread that uses the consumer.
+    kafka-python does all its I/O on its own thread, which answers questions while no caller waits. The methods are for the
+    one thread that uses the consumer.
     """
 
     def __init__(self, consumer: Any, fetch_wait: float) -> None:
         self._manager = consumer._manager
         self._cluster = consumer._manager.cluster
-        #: How long a broker may keep a fetch waiting for records, in seconds.
-        self.fetch_wait = fetch_wait
+        self.fetch_wait = fetch_wait  # the longest wait of a fetch for records, in seconds
         self._look_at = 0.0
         self._all_led = False
-        #: Those of the last look whose leader does not answer, or is not known.
+        #: Partitions whose leader was silent or unknown at the last look.
         self.unled: frozenset[KafkaPartition] = frozenset()
-        # Its own choice prefers the broker with the fewest requests in flight: the dead one that it is not connected to,
-        # or the frozen one. A metadata request then waits there for up to `request.timeout.ms`, and with it all others.
+        # kafka-python prefers the broker with the fewest requests in flight: the dead one without a connection, or the
+        # frozen one. A metadata request then waits there for up to `request.timeout.ms`, and all others behind it.
         self._manager.least_loaded_node = self.best
         self.metadata = MetadataQuestions(consumer, self.best)
-        # A frozen broker takes connections and says nothing; the defaults of 10 and 30 s are no consumer's settings.
+        # A frozen broker accepts connections and sends nothing; a consumer has no settings for the defaults of 10 and 30 s.
         self._manager.config.update(CONNECTING)
 
     # -- who answers -------------------------------------------------------------------------------------------------
 
     def silence(self, node: int) -> float | None:
-        """Return for how long a broker has owed an answer, in seconds; None if it is not connected."""
+        """Return how many seconds a broker has owed an answer; None: disconnected."""
         connection = self._manager._conns.get(node)
         if connection is None or not connection.connected:
             return None
         try:
             sent: float = connection.in_flight_requests[0][2]
-        except IndexError:  # it owes nothing
+        except IndexError:  # it owes no answer
             return 0.0
         return max(0.0, time.monotonic() - sent)
 
@@ -118,9 +116,9 @@ class BrokerLiveness:
         return any(self.answers(broker.node_id) for broker in self._cluster.brokers())
 
     def best(self) -> int | None:
-        """Return the broker that will most likely answer soon; None if all are in their back-off.
+        """Return the broker most likely to answer; None if all back off.
 
-        First those that answer, then those to be connected to, those that failed least often first, and the silent last.
+        Answering brokers come first, then unconnected ones by their number of failures, and silent ones last.
         """
         ranked = []
         for broker in self._cluster.brokers():
@@ -139,12 +137,11 @@ class BrokerLiveness:
     # -- new leaders -------------------------------------------------------------------------------------------------
 
     def look_for_leaders(self, partitions: Iterable[KafkaPartition]) -> bool:
-        """Ask for metadata if one of these partitions has no leader that answers; at most every `LOOK_INTERVAL`.
+        """Ask for metadata if a partition has no answering leader.
 
-        Returns whether all had one at the last look.
-
-        kafka-python asks when a connection breaks, and not again before the next one does: with the back-off to a dead
-        broker, or for as long as a frozen one keeps its connections open.
+        Returns whether all had one at the last look, which was at most `LOOK_INTERVAL` ago. kafka-python asks when a
+        connection breaks, and not before the next one does: only after the backoff to a dead broker, or never while a frozen
+        one keeps its connections open.
         """
         now = time.monotonic()
         if now < self._look_at:
@@ -162,9 +159,9 @@ class BrokerLiveness:
 
 
 class RangeQuestions:
-    """Asks leaders for the limits of their logs, each leader separately, and never waits longer than `ANSWER_WAIT`.
+    """Asks each leader for its log ranges, waiting `ANSWER_WAIT` at most.
 
-    `watching`: no call waits for the answers at all, and a missing answer is not logged.
+    `watching`: no call waits at all, and a missing answer is not logged.
     """
 
     def __init__(self, consumer: Any, metadata: MetadataQuestions, *, watching: bool = False) -> None:
@@ -183,7 +180,7 @@ class RangeQuestions:
     def ranges(
         self, partitions: Collection[KafkaPartition], wake: Callable[[], None] | None = None
     ) -> Mapping[KafkaPartition, LogRange]:
-        """Return the known ranges; a later call returns the others. `wake` is called at their answers."""
+        """Return the known ranges, and ask for the others; `wake` announces answers."""
         self._collect()
         if self._ask({tp for tp in partitions if tp not in self._known}, wake) and not self._watching:
             with suppress(kafka.errors.KafkaTimeoutError):  # a later call will see the answer
@@ -199,7 +196,7 @@ class RangeQuestions:
         sent = False
         for leader, theirs in by_leader.items():
             if leader in (None, -1):
-                if now >= self._look_at:  # a partition that was just created is not known yet, or has no leader yet
+                if now >= self._look_at:  # a partition that was just created has no known leader yet
                     self._look_at = now + LOOK_INTERVAL
                     self._metadata.look()
             elif leader in self._asked or now < self._again_at.get(leader, 0.0):
@@ -218,12 +215,12 @@ class RangeQuestions:
             for which in ((_LATEST,) if self._watching else (_EARLIEST, _LATEST))
         ]
         answers = [(await self._manager.wait_for(one, self._timeout * 1000))[0] for one in questions]
-        starts, ends = answers[0], answers[-1]  # who watches asks for the ends only
+        starts, ends = answers[0], answers[-1]  # a watcher asks for the ends alone
         return {tp: LogRange(starts[tp].offset, ends[tp].offset) for tp in partitions if tp in starts and tp in ends}
 
     async def _all(self) -> None:
         for future in list(self._asked.values()):
-            with suppress(kafka.errors.KafkaError):  # reported when it is collected
+            with suppress(kafka.errors.KafkaError):  # `_collect` reports it
                 await future
 
     def _collect(self) -> None:
@@ -236,7 +233,7 @@ class RangeQuestions:
                 self._silent.discard(leader)
                 self._known.update({tp: (now, limits) for tp, limits in future.value.items()})
                 continue
-            # The partitions may have a new leader by now. No call waits for the metadata.
+            # The partitions may have a new leader. No call waits for the metadata.
             self._again_at[leader] = now + RANGE_AGAIN
             if self._watching:
                 continue

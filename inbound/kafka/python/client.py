@@ -1,4 +1,4 @@
-"""The reader's client over kafka-python."""
+"""The reader's client over kafka-python, and errors in its words."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
-#: How long one blocking question to the brokers may take, in seconds; the reading of all partitions waits for it.
+#: Time limit for a blocking question to the brokers; all partitions wait with it. Seconds.
 ANSWER_TIMEOUT = 5.0
 CLOSE_TIMEOUT_MS = 3000
-#: While nothing comes, a broker may keep a fetch waiting so long: a fetch takes 3.5 ms of processor time with 50
-#: partitions and 19 with 1,000, however little it brings. What comes is answered at once all the same. Seconds.
+#: The longest wait of a fetch at the broker on an idle channel. Seconds. Each fetch takes 3.5 ms of CPU time with 50
+#: partitions and 19 ms with 1,000, however little it brings. The broker still answers at once when records arrive.
 PATIENT_WAIT = 2.0
 
 #: Properties of credentials; `Door` passes on those that kafka-python needs.
@@ -46,14 +46,14 @@ _sizes = itemgetter(*(kafka.consumer.fetcher.ConsumerRecord._fields.index(f) for
 _headers = itemgetter(kafka.consumer.fetcher.ConsumerRecord._fields.index("headers"))
 
 
-#: Partitions that are paused in the midst of a batch keep so many times `max_decompressed_bytes`; the rest is fetched again.
+#: Partitions that are paused within a batch keep `ASIDE` times `max_decompressed_bytes`; the rest is fetched again.
 ASIDE = 4
 
 
 class KafkaPythonClient(LogClient):
-    """One `kafka.KafkaConsumer` with partitions assigned by hand.
+    """One `kafka.KafkaConsumer` with manually assigned partitions.
 
-    Its records are used as they are: they have what `Record` asks for, and copying them would cost a tenth of the whole.
+    Its records are used as they are: they implement `Record`, and copies would cost a tenth of reading.
     """
 
     wakes = True
@@ -84,7 +84,7 @@ class KafkaPythonClient(LogClient):
             "client_id": client_id,
             "fetch_max_wait_ms": max(1, round(fetch_wait * 1000)),
             "max_partition_fetch_bytes": fetch_bytes,
-            "reconnect_backoff_max_ms": 1000,  # the default of 30 s would be added to every broker's restart
+            "reconnect_backoff_max_ms": 1000,  # the default of 30 s would delay reading after every broker's restart
             "metadata_max_age_ms": 30_000,
             "bootstrap_timeout_ms": round(ANSWER_TIMEOUT * 1000),
         }
@@ -100,15 +100,15 @@ class KafkaPythonClient(LogClient):
         self._cluster = self._consumer._manager.cluster
         self._assignment = self._consumer._subscription.assignment
         self._fetcher = self._consumer._fetcher
-        self._cluster.need_all_topic_metadata = True  # one answer for all topics, also those not assigned to us
+        self._cluster.need_all_topic_metadata = True  # one answer for all topics, not only assigned ones
         self._fetch_wait: float = self._consumer.config["fetch_max_wait_ms"] / 1000
         self._brokers = BrokerLiveness(self._consumer, self._fetch_wait)
-        self._waits_for: list[Any] = []  # fetches that wake the reader when they are answered
-        self._patient_until: dict[int, float] = {}  # brokers that were sent a fetch that may wait long, and till when
+        self._waits_for: list[Any] = []  # fetches whose answer wakes the reader
+        self._patient_until: dict[int, float] = {}  # brokers with a long fetch, and its end
         self._questions = RangeQuestions(self._consumer, self._brokers.metadata)
         self._watching = RangeQuestions(self._consumer, self._brokers.metadata, watching=True)
-        self._update: Any = None  # the future of the metadata that was asked for last
-        self._listed = False  # it was answered once
+        self._update: Any = None  # the future of the last question for metadata
+        self._listed = False  # one question was answered
         self._reachable = True
         self._keys: dict[TopicPartition, KafkaPartition] = {}
         self._ours: dict[KafkaPartition, TopicPartition] = {}
@@ -124,8 +124,8 @@ class KafkaPythonClient(LogClient):
         last = self._update
         if last is None or last.is_done:
             self._update = self._brokers.metadata.ask()
-        # Failed or not answered, with others alive: then it was the dead one that was asked. An error here would keep
-        # all partitions from being read until the retry.
+        # A failed question while other brokers answer went to the dead broker. An error here would stop the reading of
+        # all partitions until the retry.
         good = last is None or (last.is_done and last.exception is None)
         self._reachable = good or self._brokers.any_answers()
         if not self._reachable:
@@ -150,7 +150,7 @@ class KafkaPythonClient(LogClient):
         return {name: meta for name, meta in found.items() if meta.partitions}
 
     def _wait_for_update(self) -> None:
-        """Wait for the list of topics; ask again if no broker could be asked, as the next may live."""
+        """Wait for the list of topics; ask again if connecting fails."""
         deadline = time.monotonic() + ANSWER_TIMEOUT
         manager = self._consumer._manager
 
@@ -188,7 +188,7 @@ class KafkaPythonClient(LogClient):
     def offsets_at(self, partitions: Collection[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int | None]:
         self._cut_short(partitions)
         times = {KafkaPartition(*tp): time_ms for tp in partitions}
-        # It asks again until each leader has answered; None then means that there is no such record.
+        # kafka-python asks again until each leader has answered; None then means that there is no such record.
         with self._question("where a time begins"):
             found = self._consumer.offsets_for_times(times, timeout_ms=round(ANSWER_TIMEOUT * 1000))
         return {TopicPartition(*key): None if at is None else at.offset for key, at in found.items()}
@@ -196,7 +196,7 @@ class KafkaPythonClient(LogClient):
     def peek(
         self, partitions: Collection[TopicPartition], wake: Callable[[], None]
     ) -> Mapping[TopicPartition, tuple[int, int]]:
-        # Without cutting fetches short: who only watches can wait for the answer behind them.
+        # Long fetches are not cut short: a watcher can wait for the answer behind them.
         ends = self._watching.ranges([self._keys[tp] for tp in partitions if tp in self._keys], wake)
         found = {}
         for key, limits in ends.items():
@@ -208,7 +208,7 @@ class KafkaPythonClient(LogClient):
     def cuts(
         self, read: Mapping[TopicPartition, ReadTo], seconds: float
     ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
-        """See `inbound.kafka.python.metadata.cuts`; for who only looks, as it waits for the brokers."""
+        """See `inbound.kafka.python.metadata.cuts`, which waits for the brokers: not for a reader."""
         return cuts(self._consumer, self._brokers.metadata, read, seconds)
 
     def unled(self) -> Collection[TopicPartition]:
@@ -229,7 +229,7 @@ class KafkaPythonClient(LogClient):
         for tp, offset in positions.items():
             subscription.seek(self._keys[tp], OffsetAndMetadata(offset, "", leader_epochs.get(tp, -1)))
             if untold is not None:
-                untold.divergent_offsets.pop(self._keys[tp], None)  # it was about the position before
+                untold.divergent_offsets.pop(self._keys[tp], None)  # it was about the earlier position
             for stopped in (self._out_of_range, self._diverged, self._unreadable):
                 stopped.pop(tp, None)
         self.resume(positions)
@@ -253,7 +253,7 @@ class KafkaPythonClient(LogClient):
         self._paused.difference_update(partitions)
 
     def limit_fetches(self, partition_bytes: int) -> None:
-        # Read by the fetcher for each request that it makes; there is no public way to change it.
+        # The fetcher reads it for each request; there is no public way to change it.
         self._fetcher.config["max_partition_fetch_bytes"] = partition_bytes
 
     def poll(self, seconds: float, wake: Callable[[], None] | None = None) -> Poll:
@@ -299,7 +299,7 @@ class KafkaPythonClient(LogClient):
         return result
 
     def _set_outside(self, error: kafka.errors.KafkaError) -> None:
-        """Stop partitions whose position cannot be read on from; kafka-python reports them once."""
+        """Stop partitions with unusable positions, which kafka-python reports once."""
         if isinstance(error, kafka.errors.LogTruncationError):
             for key, at in error.divergent_offsets.items():
                 state = self._assignment.get(key)
@@ -313,28 +313,28 @@ class KafkaPythonClient(LogClient):
                 self._consumer.pause(key)
 
     def _set_fetch_wait(self, seconds: float) -> None:
-        """Let the fetches from now on wait so long for records."""
+        """Set how long later fetches wait for records at the broker."""
         self._fetcher.config["fetch_max_wait_ms"] = max(1, round(max(seconds, self._fetch_wait) * 1000))
         now = time.monotonic()
         patient = seconds > self._fetch_wait or any(until > now for until in self._patient_until.values())
         self._brokers.fetch_wait = max(PATIENT_WAIT, self._fetch_wait) if patient else self._fetch_wait
 
     def _wake_when_answered(self, wake: Callable[[], None]) -> bool:
-        """Call `wake` when a fetch that is under way is answered, or fails. Returns whether there is any."""
-        under_way = list(self._fetcher._fetch_futures)
+        """Call `wake` at a pending fetch's end; return whether one is pending."""
+        pending = list(self._fetcher._fetch_futures)
         until = time.monotonic() + PATIENT_WAIT
-        for fetch in under_way:
+        for fetch in pending:
             if not any(fetch is known for known in self._waits_for):
                 fetch.add_both(lambda _: wake())
                 self._patient_until = dict.fromkeys(self._fetcher._nodes_with_pending_fetch_requests.copy(), until)
-        self._waits_for = under_way
-        return bool(under_way)
+        self._waits_for = pending
+        return bool(pending)
 
     def _cut_short(self, partitions: Iterable[TopicPartition]) -> None:
-        """End long fetches at these partitions' leaders, so that questions do not wait behind them.
+        """End long fetches at partitions' leaders, so that questions do not wait.
 
         A broker answers the requests of one connection one after the other. A connection that is closed gracefully is
-        replaced at the next request, without backoff; a fetch that was in flight has brought nothing yet.
+        replaced at the next request, without backoff; the long fetch has brought nothing yet.
         """
         if not self._patient_until:
             return
@@ -356,10 +356,10 @@ class KafkaPythonClient(LogClient):
         self._assignment = self._consumer._subscription.assignment
 
     def _take_up_resumed(self) -> None:
-        """Go on with a partition that was paused in the middle of a fetched answer.
+        """Resume a partition that was paused within a fetched answer.
 
-        kafka-python puts such an answer aside and takes it up only while it holds no other, not even a used-up one: with
-        a second partition it is never taken up, and what is put aside is not fetched either.
+        kafka-python puts such an answer aside and resumes it only while it has no other, not even a used-up one: with a
+        second partition it never does, and a partition with an answer aside is not fetched either.
         """
         aside = self._fetcher._paused_partition_records
         resumed = next((key for key in aside if not self._consumer._subscription.is_paused(key)), None)
@@ -368,13 +368,12 @@ class KafkaPythonClient(LogClient):
         current = self._fetcher._next_partition_records
         self._fetcher._next_partition_records = aside.pop(resumed)
         if current:
-            aside[current.topic_partition] = current  # it has its turn again with a later poll
+            aside[current.topic_partition] = current  # for a later poll
 
     def _discard(self, keys: Set[KafkaPartition]) -> None:
         """Drop fetched records that were not returned yet.
 
-        kafka-python does so for answers to another position than the one that is read from. At the same position they
-        may be of a topic that was deleted and recreated.
+        kafka-python drops answers for other positions. At the same position they may be of a topic that was recreated.
         """
         fetcher = self._fetcher
         for aside in (fetcher._paused_partition_records, fetcher._paused_completed_fetches):
@@ -383,7 +382,7 @@ class KafkaPythonClient(LogClient):
         if fetcher._next_partition_records and fetcher._next_partition_records.topic_partition in keys:
             fetcher._next_partition_records = None
         fetched = fetcher._completed_fetches
-        for _ in range(len(fetched)):  # once around; the client's thread may append more
+        for _ in range(len(fetched)):  # each once; the client's thread may append more
             answer = fetched.popleft()
             if answer.topic_partition not in keys:
                 fetched.append(answer)
@@ -392,7 +391,7 @@ class KafkaPythonClient(LogClient):
     def _question(self, what: str) -> Iterator[None]:
         try:
             yield
-        except (kafka.errors.KafkaError, KeyError) as error:  # KeyError: a leader went between two looks
+        except (kafka.errors.KafkaError, KeyError) as error:  # KeyError: a leader disappeared between two looks
             if is_refused(self._settings):
                 raise unavailable(self._settings, error) from None
             raise BrokerUnavailableError(
@@ -401,9 +400,9 @@ class KafkaPythonClient(LogClient):
 
 
 def to_kafka_python(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate the configuration's Kafka properties to kafka-python's settings, with what mounted files say now.
+    """Translate the configuration's Kafka properties, with mounted files' current contents.
 
-    Where brokers ask who we are, `kafka_client` is a `Door`, which knows why they did not let us in: see `why`.
+    With authentication or TLS, `kafka_client` is a `Door`, which knows why brokers refused us: see `why`.
 
     Raises:
         ConfigError: kafka-python has no such setting, or files cannot be used.
@@ -426,19 +425,19 @@ def to_kafka_python(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def why(settings: Mapping[str, Any], error: BaseException) -> str:
-    """Return an error of a client with `settings` in words: the reason of a refusal, if it was one."""
+    """Return a client's error, or the brokers' refusal, in words."""
     door = settings.get("kafka_client")
     return door.why(error) if isinstance(door, Door) else described(error)
 
 
 def is_refused(settings: Mapping[str, Any]) -> bool:
-    """Whether the last connection that was made with `settings` was refused."""
+    """Whether the last connection with `settings` was refused."""
     door = settings.get("kafka_client")
     return isinstance(door, Door) and door.refused is not None
 
 
 def unavailable(settings: Mapping[str, Any], error: BaseException) -> BrokerUnavailableError:
-    """Return the error for brokers that a client with `settings` gets no answer from, or that refuse it."""
+    """Return the error for brokers that do not answer, or refuse us."""
     where = settings.get("bootstrap_servers", "")
     if is_refused(settings):
         return BrokerRefusedError(f"Kafka at {where}: {why(settings, error)}")
@@ -449,7 +448,7 @@ def unavailable(settings: Mapping[str, Any], error: BaseException) -> BrokerUnav
 
 @contextmanager
 def errors_of(settings: Mapping[str, Any]) -> Iterator[None]:
-    """Turn what a client with `settings` raises into our errors.
+    """Translate the errors of a client with `settings` into ours.
 
     Raises:
         ConfigError: kafka-python does not take a setting.
@@ -464,7 +463,7 @@ def errors_of(settings: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _total_size(records: list[Any]) -> int:
-    """Return the decoded bytes of records, as `record_size` does; kafka-python gives -1 for what is absent."""
+    """Return the decoded bytes of records, as `record_size` does; absent is -1."""
     sizes: list[int] = list(chain.from_iterable(map(_sizes, records)))
     counts = [len(headers) for headers in map(_headers, records) if len(headers) > FEW_HEADERS]
     return sum(sizes) + sizes.count(-1) + sum(map(headers_size, counts))

@@ -1,4 +1,4 @@
-"""kafka-python's connections where brokers ask who we are: with current credentials, and the reason for a refusal."""
+"""Connects kafka-python with current credentials, and keeps brokers' refusals."""
 
 from __future__ import annotations
 
@@ -19,33 +19,37 @@ from inbound.kafka.auth.tokens import Tokens
 
 log = logging.getLogger(__name__)
 
-#: How soon a broker that did not let us in is asked again, in seconds: who asks often is locked out by some directories.
+#: The retry interval after a refusal. Seconds. Some directories lock out a user who tries often.
 REFUSED_AGAIN = 5.0
 
 
 class Door:
-    """Makes the connections of kafka-python's clients, as their setting `kafka_client`. Any thread.
+    """Connects kafka-python's clients, as their setting `kafka_client`. Any thread.
 
-    Passwords and certificates are read for each connection, so that the next one has rotated ones.
+    It reads passwords and certificates for each connection, so that the next one has rotated ones.
     """
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
-        """`properties` are the configuration's. Raises ConfigError: they cannot be used, or files of theirs."""
+        """`properties` are the configuration's.
+
+        Raises:
+            ConfigError: properties or their files cannot be used.
+        """
         self._properties = dict(properties)
         self._source = access.source(properties)
         self._tokens = _Provider(Tokens(lambda: access.resolve(self._properties)))
         self._resolved: Mapping[str, Any] = {}
         self._made_of: Mapping[str, Any] = {}
         self._made: dict[str, Any] = {}
-        #: Why the last connection was refused; None once one was not.
+        #: The refusal of the last connection; None once one was accepted.
         self.refused: BrokerRefusedError | None = None
         self.settings()
 
     def settings(self) -> dict[str, Any]:
-        """Return kafka-python's settings that let us in, as files say them now.
+        """Return kafka-python's settings for the current credentials.
 
         Raises:
-            ConfigError: files cannot be read, or not be used.
+            ConfigError: files cannot be read or used.
         """
         contents = access.contents(self._properties)
         if contents != self._made_of:
@@ -55,7 +59,7 @@ class Door:
             if who is not None and who.mechanism == "OAUTHBEARER":
                 made["sasl_oauth_token_provider"] = self._tokens
             elif who is not None and who.user:
-                # The name is part of a message in which these two have a meaning (RFC 5802).
+                # These two characters have a meaning in SCRAM's message (RFC 5802).
                 scram = who.mechanism.startswith("SCRAM")
                 user = who.user.replace("=", "=3D").replace(",", "=2C") if scram else who.user
                 made |= {"sasl_plain_username": user, "sasl_plain_password": who.password}
@@ -63,12 +67,12 @@ class Door:
         return dict(self._made)
 
     def __call__(self, **configs: Any) -> KafkaNetClient:
-        """Make the part of a client that connects."""
+        """Make a client's network part."""
         net = NetworkSelector(**configs)
         return KafkaNetClient(net=net, manager=_Connections(net, self, configs))
 
     def note(self, error: BaseException, where: str) -> None:
-        """A connection to `where` was not made."""
+        """Note why a connection to `where` failed."""
         if isinstance(error, ConfigError):
             self.refused = BrokerRefusedError(f"what lets us in at broker {where} cannot be used: {error}")
             return
@@ -79,16 +83,16 @@ class Door:
             self.refused = found
 
     def let_in(self) -> None:
-        """A connection was made."""
+        """Forget the refusal: a broker has accepted a connection."""
         self.refused = None
 
     def why(self, error: BaseException) -> str:
-        """Return what to say of an error that a client raised: why it was refused, if it was."""
+        """Return the last refusal, or a client's error, in words."""
         return str(self.refused) if self.refused is not None else described(error)
 
 
 class _Connections(KafkaConnectionManager):  # type: ignore[misc]
-    """kafka-python's own, but for what a new connection is given, and what is learnt of one that fails."""
+    """Gives new connections current credentials, and notes why connections fail."""
 
     def __init__(self, net: NetworkSelector, door: Door, configs: Mapping[str, Any]) -> None:
         super().__init__(net, **configs)
@@ -97,7 +101,7 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]
     def get_connection(self, node_id: Any, **options: Any) -> Any:
         known = self._conns.get(node_id)
         problem: Exception | None = None
-        if known is None and self.connection_delay(node_id) == 0:  # else there is none to be made
+        if known is None and self.connection_delay(node_id) == 0:  # else kafka-python makes no connection
             try:
                 self.config.update(self._door.settings())
             except InboundError as error:
@@ -119,12 +123,12 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]
     def update_backoff(self, node_id: Any) -> float:
         before = self._backoff.get(node_id)
         found: float = super().update_backoff(node_id)
-        if before is not None and before[1] > self._backoff[node_id][1]:  # a refusal's is the longer one
+        if before is not None and before[1] > self._backoff[node_id][1]:  # the backoff of a refusal is longer
             self._backoff[node_id] = before
         return found
 
     def reset_backoff(self, node_id: Any) -> None:
-        # Also called where a broker has taken the connection and then not let us in.
+        # Also called when a broker accepts the connection and then refuses us.
         connection = self._conns.get(node_id)
         if connection is not None and connection.connected:
             super().reset_backoff(node_id)
@@ -143,7 +147,7 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]
 
 
 class _Provider(AbstractTokenProvider):  # type: ignore[misc]
-    """Tokens as kafka-python asks for them."""
+    """Gives tokens to kafka-python."""
 
     def __init__(self, tokens: Tokens) -> None:
         super().__init__()
@@ -157,6 +161,6 @@ class _Provider(AbstractTokenProvider):  # type: ignore[misc]
 
 
 def described(error: BaseException) -> str:
-    """Return an error of kafka-python's in words; its texts mostly begin with its name."""
+    """Return an error's name and text; most texts have the name."""
     said, name = str(error), type(error).__name__
     return said if name in said else f"{name}: {said}" if said else name

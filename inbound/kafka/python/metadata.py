@@ -1,7 +1,7 @@
-"""Questions for topics and leaders through kafka-python: a slow broker holds up no other.
+"""Asks for topics and leaders through kafka-python; slow brokers delay no other.
 
-Not by kafka-python's own refresh, which is one at a time and waits for the broker that it asked; and whose loop ends for good at
-the error of a request that another part has sent (3.0.12): `request_update` is never answered then.
+kafka-python's own refresh asks one broker at a time and waits for it; and its loop ends for good at the error of a request that
+another part has sent (3.0.12): `request_update` is never answered then.
 """
 
 from __future__ import annotations
@@ -22,42 +22,50 @@ from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
-#: How long one broker may take to answer before another one is asked, too. Seconds.
+#: Without an answer for this time another broker is asked, too. Seconds.
 ASK_ANOTHER_AFTER = 1.0
-#: How often it is looked in that time for one that can be asked, while all are in their back-off.
+#: Looks in that time for a broker to ask, while all back off.
 TRIES = 20
-#: How long the first connection may take.
+#: The timeout of the first connection.
 BOOTSTRAP_MS = 10_000
 
 
 class MetadataQuestions:
-    """Asks for all topics. `ask` is for any thread; all else happens on kafka-python's own."""
+    """Asks for all topics, on kafka-python's thread.
+
+    `ask` is for any thread.
+    """
 
     def __init__(self, consumer: Any, best: Callable[[], int | None]) -> None:
         self._manager = consumer._manager
         self._cluster = consumer._manager.cluster
-        self._best = best  # which broker will most likely answer soon; None: none can be asked now
-        self._sent = 0  # questions so far,
-        self._taken = 0  # and the last one whose answer was taken in
+        self._best = best  # returns the broker most likely to answer; None: all back off
+        self._sent = 0  # questions so far
+        self._taken = 0  # the last question whose answer was used
         self._looking: Any = None
 
     def ask(self) -> Any:
-        """Ask for all topics. The future ends when they are known as of now or later, or with an error."""
+        """Ask for all topics, and return a future.
+
+        It ends when they are known as of now or later, or with an error.
+        """
         return self._manager.call_soon(self._ask)
 
     def look(self) -> None:
-        """Renew the leaders, with one question at a time. By the one thread that uses the client."""
+        """Update the leaders, with one question at a time.
+
+        For the one thread that uses the client.
+        """
         if self._looking is None or self._looking.is_done:
             self._looking = self.ask()
             self._looking.add_errback(lambda error: log.debug("kafka: no answer for metadata: %s", error))
 
     async def _ask(self) -> None:
-        """One broker after the other is asked, until one answers or all that were asked cannot.
+        """Ask one broker after the other, until one answers or all fail.
 
-        None of them with a shorter timeout of the request, since that closes the connection, also one on which a large
-        answer is on its way.
+        The requests have no shorter timeout: that would close a connection, even while a large answer arrives on it.
         """
-        if not self._manager.bootstrapped:  # else its first connection is used by two, and closed by one
+        if not self._manager.bootstrapped:  # else two tasks use the first connection, and one of them closes it
             await self._manager.bootstrap_async(BOOTSTRAP_MS)
         asked: dict[int, Any] = {}
         tries = 0
@@ -76,10 +84,10 @@ class MetadataQuestions:
             try:
                 await self._manager.wait_for(_any(left), ASK_ANOTHER_AFTER * 1000 / (1 if left else TRIES))
             except kafka.errors.KafkaTimeoutError:
-                pass  # another one is asked, too
+                pass  # ask another one, too
 
     def _send(self, node: int) -> Any:
-        """Return what ends when the answer is taken in, however late that is."""
+        """Return a future that ends with the use of the answer."""
         self._sent += 1
         taken = Future()
         answer = self._manager.send(self._cluster.metadata_request(), node)
@@ -88,11 +96,11 @@ class MetadataQuestions:
         return taken
 
     def _take(self, number: int, taken: Any, answer: Any) -> None:
-        """Ignore answers to questions older than the last answered one: a topic may be recreated by now."""
+        """Use an answer, unless a later question was answered."""
         try:
-            if not answer.brokers:  # it has just started
+            if not answer.brokers:  # the broker has just started
                 raise kafka.errors.MetadataEmptyBrokerList("it knows of no brokers yet")
-            if number > self._taken:
+            if number > self._taken:  # an older answer may have a topic that was recreated since
                 self._taken = number
                 self._cluster.update_metadata(answer)
         except Exception as error:
@@ -115,17 +123,17 @@ def _any(futures: Iterable[Any]) -> Any:
 
 
 _Partition = OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition
-#: How soon leaders that did not answer are asked again. Seconds.
+#: The retry interval of leaders that did not answer. Seconds.
 ASK_AGAIN = 0.1
 
 
 def cuts(
     consumer: Any, metadata: MetadataQuestions, read: Mapping[TopicPartition, ReadTo], seconds: float
 ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
-    """Return where logs were cut below what was read: from that offset on they hold other records.
+    """Return the offsets at which logs were cut, and the unanswered partitions.
 
-    `read` has the offset that was read up to, and the leader epoch there. 0: the brokers
-    cannot tell where it was cut. The second are those whose leader has not answered within `seconds`.
+    From its offset on a log holds other records than were read; 0: the brokers cannot tell where it was cut. Leaders have
+    `seconds` to answer. `read` has the offset that each log was read up to, and the leader epoch there.
     """
     left = {KafkaPartition(*tp): to for tp, to in read.items() if to.offset > 0}
     found: dict[TopicPartition, int] = {}
@@ -145,7 +153,7 @@ def cuts(
 
 
 def _ask(consumer: Any, read: Mapping[KafkaPartition, ReadTo], seconds: float) -> dict[KafkaPartition, int]:
-    """Return the end of each leader epoch in its log; -1: the log has none so late."""
+    """Return the ends of leader epochs; -1: no epoch that late."""
     by_leader: dict[int, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for key, (_, epoch) in read.items():
         leader = consumer._manager.cluster.leader_for_partition(key)
@@ -161,7 +169,7 @@ def _ask(consumer: Any, read: Mapping[KafkaPartition, ReadTo], seconds: float) -
     for answer, topics in answers:
         try:
             told = manager.run(manager.wait_for, answer, seconds * 1000)
-        except kafka.errors.UnsupportedVersionError:  # brokers before 0.11: nothing is known of their leaders
+        except kafka.errors.UnsupportedVersionError:  # brokers before 0.11 know no leader epochs
             theirs = (KafkaPartition(topic, one.partition) for topic, some in topics.items() for one in some)
             found.update((key, read[key].offset) for key in theirs)
             continue

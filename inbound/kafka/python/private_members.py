@@ -1,7 +1,7 @@
-"""The private members of kafka-python that inbound uses, with reasons, and their check.
+"""Lists and checks the private members of kafka-python in use.
 
-kafka-python may rename them in any release. A test compares this table with the code: a member that is not listed, or is
-listed and not used, fails it. Reasons: decision 59.
+kafka-python may rename them in any release. A test compares this table with the code: it fails for a used member that is not
+listed, and for a listed one that is not used. Reasons: decision 59.
 """
 
 from __future__ import annotations
@@ -88,7 +88,10 @@ MEMBERS: tuple[PrivateMember, ...] = (
 
 
 def missing() -> list[PrivateMember]:
-    """Return the members that the installed release lacks; connects to nothing, starts no thread."""
+    """Return the members that the installed release lacks.
+
+    It connects to nothing and starts no thread.
+    """
     return [member for member in MEMBERS if not _has(member)]
 
 
@@ -118,7 +121,7 @@ def _has(member: PrivateMember) -> bool:
 
 @cache
 def _assigned(owner: type) -> frozenset[str]:
-    """Return the attributes that methods of a class assign: an instance may need brokers to be made."""
+    """Return the attributes that a class's methods assign, without an instance."""
     functions = (function for base in owner.__mro__ for function in vars(base).values() if inspect.isfunction(function))
     return frozenset(
         str(step.argval)
@@ -129,7 +132,7 @@ def _assigned(owner: type) -> frozenset[str]:
 
 
 def why(error: ImportError) -> str:
-    """Return why an import of kafka-python failed, and what to do."""
+    """Return the reason of a failed import of kafka-python, and a remedy."""
     if error.name == "kafka" and error.path is None:
         return "kafka-python is not installed; install it: pip install kafka-python"
     kafka = import_module("kafka")

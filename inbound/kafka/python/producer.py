@@ -1,11 +1,12 @@
-"""kafka-python's producers: what all of them share (decision 53), and the one that writes to a single topic."""
+"""kafka-python's producers: shared settings (decision 53), and one for a single topic."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import kafka
 import kafka.errors
@@ -15,7 +16,10 @@ from inbound.kafka.python.client import is_refused, to_kafka_python, why
 
 log = logging.getLogger(__name__)
 
-#: A producer that goes on after a record that the brokers refuse, and keeps the order.
+#: Key, value and headers.
+Message: TypeAlias = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
+
+#: Settings of a producer that keeps the order, and goes on after a record that the brokers refuse.
 #:
 #: One refused batch closes kafka-python's idempotent producer for good: it fails all its records, and all later ones,
 #: with that batch's error. Nor does it recover after a batch that was sent twice has timed out: it waits for a producer
@@ -30,7 +34,7 @@ UNAFFECTED: Final[dict[str, Any]] = {
 
 
 def end(producer: Any, seconds: float) -> None:
-    """Close `producer`; it has so many seconds to send its records."""
+    """Close a producer, which has `seconds` to send its records."""
     try:
         producer.close(timeout=seconds)
     except kafka.errors.KafkaError as error:
@@ -54,37 +58,37 @@ def advice(error: BaseException) -> str:
 #: How long one record may take to be acknowledged, in seconds.
 SEND_TIMEOUT = 15.0
 _MILLISECONDS = int(SEND_TIMEOUT * 1000)
-#: How large a record may be, in bytes, is for the topic to say.
+#: The producer bounds no record, in bytes: the topic does.
 LARGEST = 2**30
 #: Settings of the consumer that a producer knows too.
 _SHARED = ("bootstrap_servers", "security_protocol", "client_dns_lookup", "request_timeout_ms", "kafka_client")
 
 
 def client_settings(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate Kafka's properties for a producer or an admin client: servers and credentials."""
+    """Translate Kafka's servers and credentials for a producer or admin client."""
     found = to_kafka_python(properties).items()
     return {name: value for name, value in found if name in _SHARED or name.startswith(("ssl_", "sasl_"))}
 
 
 class KafkaTopicWriter:
-    """A producer for one topic, made when first needed. Any thread; `send` blocks.
+    """A producer for one topic. Any thread.
 
-    Records that the brokers refuse cost no others: see decision 53.
+    It connects at the first `send`, which blocks. Records that the brokers refuse cost no others: see decision 53.
     """
 
     def __init__(self, properties: Mapping[str, Any], topic: str, client_id: str) -> None:
-        """`properties` are Kafka's own; `client_id` is how the brokers name it. Connects to nothing yet."""
+        """`properties` are Kafka's own; the brokers log `client_id`."""
         self._settings = client_settings(properties)
         self._topic = topic
         self._client_id = client_id
         self._producer: kafka.KafkaProducer | None = None
         self._lock = threading.Lock()
 
-    def send(self, records: Sequence[tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]]) -> None:
-        """Publish (key, value, headers) of each, and wait until all are acknowledged.
+    def send(self, records: Sequence[Message]) -> None:
+        """Write all records, and wait for their acknowledgements.
 
         Raises:
-            BrokerUnavailableError: not all of them were; publish them again.
+            BrokerUnavailableError: not all were acknowledged; send them again.
         """
         try:
             with self._lock:
@@ -117,3 +121,45 @@ class KafkaTopicWriter:
         """Close the producer, if there is one; bounded."""
         if self._producer is not None:
             end(self._producer, 3.0)
+
+
+class TopicOutlet:
+    """A `TopicWriter` whose producer can be replaced while threads send. Any thread.
+
+    Exactly one thread closes a replaced producer: the one that ends its last use.
+    """
+
+    def __init__(self, writer: KafkaTopicWriter) -> None:
+        self._lock = threading.Lock()
+        self._writer = writer
+        #: Uses of each producer: one for each thread that sends with it, one more while it is the current one.
+        self._uses = Counter([writer])
+
+    def send(self, records: Sequence[Message]) -> None:
+        """See `inbound.processors.base.TopicWriter`."""
+        with self._lock:
+            writer = self._writer
+            self._uses[writer] += 1
+        try:
+            writer.send(records)
+        finally:
+            self._end_use(writer)
+
+    def replace(self, writer: KafkaTopicWriter) -> None:
+        """Send with `writer` from now on; close the old one after use."""
+        with self._lock:
+            before, self._writer = self._writer, writer
+            self._uses[writer] += 1
+        self._end_use(before)
+
+    def close(self) -> None:
+        """Close the current producer; bounded."""
+        self._writer.close()
+
+    def _end_use(self, writer: KafkaTopicWriter) -> None:
+        with self._lock:  # one section, so that one thread alone sees the last use end
+            self._uses[writer] -= 1
+            if self._uses[writer]:
+                return
+            del self._uses[writer]
+        writer.close()

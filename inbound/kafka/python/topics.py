@@ -1,4 +1,4 @@
-"""Topics through kafka-python: made, counted, and cut at their beginning."""
+"""Creates topics, counts their partitions, and deletes their first records."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from inbound.errors import ConfigError
 from inbound.kafka.python.client import errors_of, to_kafka_python
 from inbound.kafka.python.connections import described
 
-#: How long to look for a broker, and for an answer. Milliseconds.
+#: The time limit for finding a broker, and for its answer. Milliseconds.
 CONNECT_TIMEOUT_MS = 10_000
 
 
 def settings_for(properties: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate Kafka's property names for a client that knows `known`; those of a reader alone are left out.
+    """Translate Kafka's properties for a client with the settings `known`.
 
-    Raises ConfigError if no client of kafka-python has such a setting.
+    Properties of a reader alone are left out. Raises ConfigError if no client of kafka-python has such a setting.
     """
     settings = {"bootstrap_timeout_ms": CONNECT_TIMEOUT_MS, **to_kafka_python(properties)}
     return {name: value for name, value in settings.items() if name in known}
@@ -29,14 +29,14 @@ def settings_for(properties: Mapping[str, Any], known: Mapping[str, Any]) -> dic
 
 @contextmanager
 def admin_client(settings: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield an admin client, which is closed at the end. Raises as `errors_of` does, also for errors inside."""
+    """Yield an admin client, and close it; raises as `errors_of` does."""
     with errors_of(settings), closing(kafka.KafkaAdminClient(**settings)) as admin:
         yield admin
 
 
 @contextmanager
 def consumer_of(settings: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield a consumer without a group, which is closed at the end."""
+    """Yield a consumer without a group, and close it."""
     consumer = kafka.KafkaConsumer(**{**settings, "group_id": None, "enable_auto_commit": False})
     try:
         yield consumer
@@ -47,10 +47,12 @@ def consumer_of(settings: Mapping[str, Any]) -> Iterator[Any]:
 def prepare_topic(
     properties: Mapping[str, Any], topic: str, *, create: bool = False, partitions: int | None = None
 ) -> int:
-    """Return how many partitions `topic` has; with `create` it is made if it is missing, with so many `partitions`.
+    """Return a topic's number of partitions, and create it if wanted.
+
+    `create` creates a missing topic, with `partitions`, or the brokers' default number.
 
     Raises:
-        ConfigError: it is missing and not to be created, cannot be created, or has another number of partitions.
+        ConfigError: the topic is missing without `create`, cannot be created, or has other than `partitions`.
         BrokerUnavailableError: no broker answers.
     """
     settings = settings_for(properties, kafka.KafkaAdminClient.DEFAULT_CONFIG)
@@ -80,7 +82,7 @@ def _create(admin: kafka.KafkaAdminClient, topic: str, partitions: int | None) -
 
 
 def log_ends(properties: Mapping[str, Any], topic: str, partitions: int) -> dict[int, int]:
-    """Return the end of each partition's log: the offset that the next record will get.
+    """Return each log's end: the offset of the next record.
 
     Raises BrokerUnavailableError: no broker answers.
     """
@@ -91,21 +93,21 @@ def log_ends(properties: Mapping[str, Any], topic: str, partitions: int) -> dict
         return {key.partition: int(ends[key]) for key in keys}
 
 
-#: How long the leaders may take. Milliseconds.
+#: The leaders' time limit for a deletion. Milliseconds.
 TIMEOUT_MS = 30_000
 
 
 def delete_before(properties: Mapping[str, Any], topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
-    """Delete all records of `topic` before these offsets, by partition. Returns where each log begins now.
+    """Delete records before offsets, by partition; return the logs' new starts.
 
     Raises:
-        ConfigError: the brokers refuse it. Single partitions may have been cut.
-        BrokerUnavailableError: they do not answer. Asking again does no harm.
+        ConfigError: the brokers refuse. The records of some partitions may be deleted.
+        BrokerUnavailableError: the brokers do not answer. Another attempt is safe.
     """
     settings = settings_for(properties, kafka.KafkaAdminClient.DEFAULT_CONFIG)
     found: dict[int, int] = {}
     with admin_client({**settings, "client_id": "inbound-dead-letters"}) as admin:
-        for partition, offset in offsets.items():  # one by one: an error then says which
+        for partition, offset in offsets.items():  # one by one, so that an error names its partition
             key = KafkaPartition(topic, partition)
             try:
                 answer = admin.delete_records({key: offset}, timeout_ms=TIMEOUT_MS)

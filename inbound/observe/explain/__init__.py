@@ -1,9 +1,9 @@
-"""Why a partition moves, rests or is stalled: facts in, one cause out; and the detector of stalled partitions.
+"""The explanation of a partition: why it moves, waits or is stalled.
 
-`gather.py` reads the facts (`facts.py`) of a running channel, `rules.py` decides (pure; the order of its rules is the order of
-precedence), `detector.py` does both for every partition, four times per `explain.interval`. `GET /explain` is `answer.py`: for
-now, and for an earlier time by the journal or the ledger. `outside.py` explains a partition whose owner does not
-answer, from ZooKeeper and Kafka.
-The room reads channels, and changes nothing of them but `Partition.stall`. It knows no admin port, process or command line.
-Begin with `cause.py`, then `rules.py`. Reasons: docs/decisions/0032-explain.md.
+Begin with `facts.py`, then `rules.py`. `gather.py` reads the facts of a running channel, `rules.py` decides the cause (pure),
+`detector.py` does both for every partition, four times per `explain.interval`. `answer.py` answers `GET /explain`, for an
+earlier time with `history.py`. `outside.py` explains a partition whose owner does not answer, from ZooKeeper and Kafka.
+
+The room reads channels and changes `Partition.stall` alone. It knows no admin port, process or command line. Reasons:
+docs/decisions/0032-explain.md.
 """

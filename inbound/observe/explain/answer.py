@@ -1,25 +1,18 @@
-"""The answer to `GET /explain`, for now and for an earlier time.
-
-For an earlier time by the journal, or by the ledger, which reaches further back.
-"""
+"""Answers `GET /explain`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from math import isfinite
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 from inbound.channel.kafka_channel import InboundKafkaChannel
-from inbound.config import LedgerConfig
 from inbound.errors import InboundError
-from inbound.ledger.jsonl import Entry, LedgerFile
-from inbound.ledger.reader import list_files, read_file
 from inbound.observe.explain.detector import StallDetector
-from inbound.observe.explain.facts import Cause, Explanation
+from inbound.observe.explain.facts import Explanation
+from inbound.observe.explain.history import as_json, at_time
 from inbound.partition.journal import Happened
 from inbound.partition.partition import Partition
 from inbound.topic_partition import TopicPartition
@@ -29,7 +22,7 @@ EVENTS = 20
 
 
 class BadQuestionError(InboundError):
-    """The query of `/explain` cannot be understood."""
+    """The query of `/explain` is malformed."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +35,10 @@ class PartitionQuestion:
 
     @classmethod
     def of(cls, query: str) -> PartitionQuestion:
-        """Read it from the query of a URL.
+        """Parse the query of a URL.
 
         Raises:
-            BadQuestionError: something is missing, or no number.
+            BadQuestionError: a parameter is missing, or no number.
         """
         try:
             given = {name: values[-1] for name, values in parse_qs(query, max_num_fields=10).items()}
@@ -63,7 +56,10 @@ class PartitionQuestion:
 def answers(
     channels: Sequence[InboundKafkaChannel], detector: StallDetector, question: PartitionQuestion
 ) -> list[dict[str, Any]]:
-    """Return an answer for each channel that holds the partition or has held it; else for each that reads the topic."""
+    """Return an answer of each channel that has held the partition.
+
+    If there is none, the channels that read the topic answer.
+    """
     tp = question.tp
     asked = [c for c in channels if question.channel in (None, c.name)]
     concerned = [c for c in asked if c.has_held(tp)]
@@ -103,7 +99,7 @@ def _answer(channel: InboundKafkaChannel, detector: StallDetector, question: Par
 
 
 def explanation_json(found: Explanation, since: float | None) -> dict[str, Any]:
-    """Return an explanation as JSON takes it; `since` is Unix time."""
+    """Return an explanation for JSON; `since` is Unix time."""
     return {
         "cause": found.cause.value,
         "since": since,
@@ -133,155 +129,3 @@ def _numbers(partition: Partition) -> dict[str, Any]:
         "commits": partition.totals.commits,
         "last_batch_at": partition.totals.last_batch_at,
     }
-
-
-#: The event that ends an earlier state of a partition, or of a channel.
-_ENDS = {
-    "stall-over": "stalled",
-    "resumed": "paused",
-    "certain": "in-doubt",
-    "verified": "suspended",
-    "broker-back": "broker-away",
-    "ledger-over": "ledger-trouble",
-}
-#: The cause that lasts from an event until its end.
-_CAUSES = {
-    "paused": Cause.PAUSED,
-    "in-doubt": Cause.IN_DOUBT,
-    "suspended": Cause.SESSION_SUSPENDED,
-    "broker-away": Cause.BROKER_AWAY,
-    "ledger-trouble": Cause.LEDGER,
-}
-#: After these events another process knows the partition.
-_GIVEN_UP = frozenset({"released", "lost", "fenced", "abandoned"})
-#: Events, or lines of the ledger, right before and after the time.
-AROUND = 5
-
-
-def at_time(at: float, partition: Sequence[Happened], channel: Sequence[Happened]) -> dict[str, Any]:
-    """Return the state at `at` (seconds since 1970), and the events around it.
-
-    `known` is False where the events that are kept begin after `at`.
-    """
-    before = [event for event in partition if event.at <= at]
-    known = bool(before)
-    ownership = next((e for e in reversed(before) if e.kind == "claimed" or e.kind in _GIVEN_UP), None)
-    held = (ownership.kind == "claimed") if ownership is not None else known
-    around = sorted([*partition, *channel], key=lambda event: event.at)
-    earlier, later = [e for e in around if e.at <= at], [e for e in around if e.at > at]
-    answer: dict[str, Any] = {
-        "known": known,
-        "was_held": held,
-        "oldest": min((e.at for e in partition), default=None),
-        "before": [as_json(e) for e in earlier[-AROUND:]],
-        "after": [as_json(e) for e in later[:AROUND]],
-    }
-    if not known:
-        return answer | {"cause": None, "text": "the events in memory do not reach back so far", "since": None}
-    if not held and ownership is not None:
-        return answer | {"cause": None, "text": f"not held here: {ownership.text}", "since": ownership.at}
-    state = _standing(at, partition) or _standing(at, channel)
-    if state is not None:
-        cause = _CAUSES[state.kind].value if state.kind in _CAUSES else str(state.facts.get("cause", state.kind))
-        return answer | {"cause": cause, "text": state.text, "since": state.at}
-    text = "nothing stood against it: it moved, or there was nothing to read"
-    return answer | {"cause": Cause.HEALTHY.value, "text": text, "since": ownership.at if ownership else None}
-
-
-def _standing(at: float, events: Sequence[Happened]) -> Happened | None:
-    """Return the last event before `at` whose state had not ended by then."""
-    ended: set[str] = set()
-    for event in reversed(events):
-        if event.at > at:
-            continue
-        if event.kind in _ENDS:
-            ended.add(_ENDS[event.kind])
-        elif event.kind in _GIVEN_UP or event.kind == "claimed":
-            return None
-        elif event.kind in {"stalled", "held"} | _CAUSES.keys() and event.kind not in ended:
-            return event
-    return None
-
-
-def as_json(event: Happened) -> dict[str, Any]:
-    """Return an event of the journal as JSON takes it, without its facts."""
-    again = {"count": event.count, "last": event.last} if event.count > 1 else {}
-    return {"at": event.at, "kind": event.kind, "text": event.text, **again}
-
-
-#: Files that are read of those that were written to last before the time.
-BEFORE = 8
-#: A batch that took longer is named as the cause. Seconds.
-LONG = 5.0
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """The state by the ledger."""
-
-    cause: str | None
-    text: str
-    since: float | None
-    lines: tuple[tuple[float, str], ...]  # around the time: Unix time, text
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON takes it."""
-        return {"text": self.text, "since": self.since, "lines": [{"at": at, "text": text} for at, text in self.lines]}
-
-
-def recorded(ledger: LedgerConfig, group: str, tp: TopicPartition, at: float) -> Recorded | None:
-    """Return the state by the lines around `at` (Unix time); None: no ledger in a folder here knows the partition.
-
-    A ledger behind a URI, or in a topic, is not read: that would take too long for a question at night.
-    """
-    if ledger.type != "files" or "://" in str(ledger.path):
-        return None
-    try:
-        entries = [
-            item
-            for file in _around(list_files(Path(ledger.path), group), at)
-            for item in read_file(file.path)
-            if isinstance(item, Entry) and (item.topic, item.partition) == tuple(tp)
-        ]
-    except InboundError:
-        return None
-    entries.sort(key=lambda entry: entry.wall)
-    before, after = [e for e in entries if e.wall <= at], [e for e in entries if e.wall > at]
-    if not before:
-        return None
-    lines = tuple((e.wall, _in_words(e)) for e in [*before[-AROUND:], *after[:AROUND]])
-    last = before[-1]
-    ended = after[0].wall if after else None
-    if last.kind in {"released", "lost"}:
-        return Recorded(None, f"{last.consumer} had given it up: {_in_words(last)}", last.wall, lines)
-    if last.kind == "begun":
-        took = (
-            "and no end of it is recorded: it hung, or its process died" if ended is None else f"until {_clock(ended)}"
-        )
-        text = f"{last.consumer} was in a batch, offsets {last.first} to {(last.next or 0) - 1}, since {_clock(last.wall)} {took}"
-        slow = ended is None or ended - last.wall >= LONG
-        return Recorded((Cause.SLOW_PROCESSOR if slow else Cause.HEALTHY).value, text, last.wall, lines)
-    gap = "nothing after it is recorded" if ended is None else f"the next line is of {_clock(ended)}"
-    text = f"{last.consumer} held it and was in no batch: {_in_words(last)} at {_clock(last.wall)}; {gap}"
-    return Recorded(Cause.IDLE.value, text, last.wall, lines)
-
-
-def _around(files: list[LedgerFile], at: float) -> list[LedgerFile]:
-    """Return the files written to after `at`, and the newest before it: those of processes that had died by then."""
-    ours = [file for file in files if file.format != "foreign"]
-    before = sorted((file for file in ours if file.modified < at), key=lambda file: file.modified)
-    return [*before[-BEFORE:], *(file for file in ours if file.modified >= at)]
-
-
-def _in_words(entry: Entry) -> str:
-    if entry.kind == "begun":
-        return f"begun offsets {entry.first} to {(entry.next or 0) - 1} under epoch {entry.epoch}"
-    if entry.kind == "done":
-        return f"done up to {entry.next}"
-    if entry.kind == "settled":
-        return f"commit {entry.commit} {entry.outcome}"
-    return f"{entry.kind} {', '.join(f'{name} {value}' for name, value in entry.facts.items())}".strip()
-
-
-def _clock(wall: float) -> str:
-    return datetime.fromtimestamp(wall, UTC).astimezone().strftime("%H:%M:%S")

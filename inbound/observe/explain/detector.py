@@ -37,9 +37,9 @@ class _Track:
     """The progress of one claim of a partition."""
 
     partition: Partition
-    since: float  # clock time of the claim, as far as was seen
+    since: float  # clock time of the first look after the claim
     advanced_at: float
-    quiet_at: float  # it was idle, or its rest was wanted
+    quiet_at: float  # it was idle, or its wait was wanted
     looked_at: float
     committed: int
     best: int
@@ -101,13 +101,13 @@ class _Track:
 
 
 class StallDetector:
-    """A `Part` of the process.
+    """A `Part` of the process that sets each partition's `stall`.
 
-    Writes `cause`, `cause_since` and `since` of each partition's `stall`.
+    It writes `cause`, `cause_since` and `since`.
     """
 
     def __init__(self, channels: Callable[[], Sequence[InboundKafkaChannel]], clock: Clock, interval: float) -> None:
-        """`interval` is in seconds: after two of them without an advance a partition counts as stalled."""
+        """A partition is stalled after two `interval`s (seconds) without an advance."""
         self._channels = channels
         self._clock = clock
         self.interval = interval
@@ -122,7 +122,7 @@ class StallDetector:
         return self.interval * PATIENCE
 
     def run_once(self) -> float | None:
-        """Look at up to `AT_ONCE` partitions; each is looked at `LOOKS` times per interval."""
+        """Look at up to `AT_ONCE` partitions, at each `LOOKS` times per interval."""
         if self._round is None:
             self._round, self._next = self._look_round(), self._clock.now() + self.interval / LOOKS
         for _ in self._round:
@@ -138,7 +138,7 @@ class StallDetector:
         self._tracks = {channel.name: self._tracks[channel.name] for channel in channels}
 
     def explain(self, channel: InboundKafkaChannel, partition: Partition) -> Explanation:
-        """Explain a held partition as it is now, with the stack of its callback. Any thread."""
+        """Explain a held partition now, with its callback's stack. Any thread."""
         view = ChannelView(channel, stacks=True)
         track = self._tracks.get(channel.name, {}).get(partition.tp)
         progress = track.progress(view.now) if track is not None and track.partition is partition else {}
@@ -179,7 +179,7 @@ class StallDetector:
             self._ask_about(channel, quiet)
 
     def _at_a_glance(self, track: _Track, view: ChannelView, now: float) -> Cause | None:
-        """Return the cause of a healthy partition without all its facts; None: `explain` has to decide."""
+        """Return a healthy partition's cause without all facts; None: `explain` decides."""
         p = track.partition
         if not settled(p, now) or (track.settling is not None and now - track.settling[0] >= self.patience):
             return None
@@ -214,7 +214,7 @@ class StallDetector:
         p.stall.cause = found.cause.value
 
     def _ask_about(self, channel: InboundKafkaChannel, quiet: list[TopicPartition]) -> None:
-        """Ask the brokers about some of the partitions that seem idle, in turn."""
+        """Ask the brokers about some seemingly idle partitions, in turn."""
         first = self._asked.get(channel.name, 0) % len(quiet)
         some = (quiet[first:] + quiet[:first])[:ASKED]
         self._asked[channel.name] = first + len(some)

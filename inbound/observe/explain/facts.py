@@ -14,13 +14,13 @@ class Cause(Enum):
     CATCHING_UP = "catching-up"  # it moves, and there is much to read
     IDLE = "idle"  # there is nothing to read
     STARTING = "starting"  # claimed a moment ago
-    RELEASING = "releasing"  # it is being given up
+    RELEASING = "releasing"
     # an operator, or the processor, wants it so
     PAUSED = "paused"
     WAITING = "waiting"  # the processor's answer asked for a delay
     RATE = "max-read-rate"
     SUBSCRIBER_LIMIT = "subscriber-limit"  # its requests wait for their turn
-    DELAYED_RETRY = "delayed-retry"  # what is next in a retry topic is not due yet
+    DELAYED_RETRY = "delayed-retry"  # the next event of a retry topic is not due yet
     RESET = "reset"  # a reset has closed the gate
     # the processor
     SLOW_PROCESSOR = "slow-processor"
@@ -41,14 +41,14 @@ class Cause(Enum):
     READ_FAILS = "read-fails"
     # inside
     NOT_FETCHING = "not-fetching"  # assigned, and the client does not fetch
-    BUFFER_FULL = "buffer-full"  # what others have read ahead takes all the room
+    BUFFER_FULL = "buffer-full"  # other partitions' buffers take all the room
     WORKERS_BUSY = "workers-busy"
     LEDGER = "ledger"
     INTERNAL = "internal"
     # its owner
     LOST = "lost"  # another consumer has claimed it; it is being dropped
-    ABANDONED = "abandoned"  # given up, and its callback still runs
-    OWNER_SILENT = "owner-silent"  # it has an owner that does not answer
+    ABANDONED = "abandoned"  # released, and its callback still runs
+    OWNER_SILENT = "owner-silent"  # its owner does not answer
     BEING_CLAIMED = "being-claimed"  # without an owner; a member is about to claim it
     NONE_ALLOWED = "nobody-allowed"  # no coordinator of the group may take it
     BAD_NODE = "bad-node"  # ZooKeeper refuses a node of it, or it holds nonsense
@@ -89,7 +89,7 @@ class Explanation:
 
 
 def duration(seconds: float) -> str:
-    """Return a time span for people: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`, `3 d`."""
+    """Return a readable duration, such as `3 min 20 s`."""
     if seconds < 10:
         return f"{max(0.0, seconds):.1f} s"
     if seconds < 120:
@@ -105,49 +105,48 @@ def duration(seconds: float) -> str:
 class PartitionFacts:
     """A partition that this process holds.
 
-    Times are in seconds; `None` means that there is no such thing.
+    Times are in seconds.
     """
 
     topic: str
-    place: str = "scheduled"  # see `inbound.partition.partition.Place`
+    place: str = "scheduled"  # see `inbound.partition.place.Place`
     fate: str = "keep"  # keep, release or drop
     position: int = 0  # next offset to deliver
     committed: int | None = None
-    end: int | None = None  # where what can be read ends, as far as is known
+    end: int | None = None  # of the readable records, as far as is known
     buffered: int = 0  # records read ahead
     advanced_for: float = 0.0  # since a commit landed, or records were delivered for the first time
-    still_for: float = 0.0  # since that, since there was nothing to do, or since a wanted rest
+    still_for: float = 0.0  # since that, since it was idle, or since a wanted wait
     rate: float = 0.0  # records a second, of late
     held_for: float = 0.0  # since the claim
-    settling_for: float | None = None  # since its commit is on its way
-    uncommitted: int = 0  # records that were answered for, and whose commit is on its way
+    settling_for: float | None = None  # since its commit is in flight
+    uncommitted: int = 0  # records that were answered for, and whose commit is in flight
     commit_problem: str | None = None  # why ZooKeeper refuses it
     callback_for: float | None = None  # since on_next_batch was called with the batch in hand, or another callback
-    callback: str = "on_next_batch"  # which one that is
+    callback: str = "on_next_batch"
     batch: tuple[int, int] | None = None  # its offsets: first, next
     stack: str | None = None  # where its thread or coroutine is
-    rest_for: float = 0.0  # until the next read, as the processor's answer or a back-off says
+    rest_for: float = 0.0  # until the next read, by the processor's answer or a backoff
     attempts: int = 0  # failures in a row
-    failing: tuple[int, int] | None = None  # offsets of what fails: first, next
+    failing: tuple[int, int] | None = None  # offsets of the failing records: first, next
     last_error: str | None = None
     held: str | None = None  # why nothing is read before an operator acts
     held_cause: str | None = None
     dead_letter_problem: str | None = None
-    read_error: str | None = None  # what the brokers said of the last fetch
-    refused: bool = False  # and whether it is a matter of rights
+    read_error: str | None = None  # the brokers' error for the last fetch
+    refused: bool = False  # `read_error` is a matter of rights
     out_of_range: str | None = None
     no_room: bool = False  # the processor's `room` says 0
-    reverts: int = 0  # how often in a row one went back to `reverted_to`
+    reverts: int = 0  # in a row, to `reverted_to`
     reverted_to: int | None = None
-    waits: tuple[str, str] | None = None  # what the processor says of it: see BatchEventProcessor.waits
-    reader_paused: bool = False  # the reader fetches nothing of it
+    waits: tuple[str, str] | None = None  # see BatchEventProcessor.waits
+    reader_paused: bool = False
     led: bool = True  # its leader answers
-    #: Records up to the end that the client does not fetch: as found when it was asked, twice in a row.
-    unread: int = 0
+    unread: int = 0  # records up to the end that the client did not fetch at two looks in a row
 
     @property
     def lag(self) -> int | None:
-        """Records in the log that are not committed; None while the end is not known."""
+        """The number of uncommitted records; None while the end is unknown."""
         if self.end is None:
             return None
         return max(0, self.end - (self.position if self.committed is None else self.committed))
@@ -162,15 +161,15 @@ class ChannelFacts:
     #: Resets that have closed a gate: topic, name, step (empty: not known), and seconds since then (None: not known).
     resets: tuple[tuple[str, str, str, float | None], ...] = ()
     kafka_problem: str | None = None
-    kafka_refused: bool = False  # the brokers do not let us in
+    kafka_refused: bool = False  # the brokers refuse our credentials
     ledger_problem: str | None = None
     degrade: bool = False  # it goes on without its ledger
     topic_exists: bool = True
     workers: int = 1
     event_loop: bool = False  # instead of workers: all callbacks share it
     busy: tuple[tuple[str, float], ...] = ()  # partitions in callbacks, the longest first, with seconds
-    prefetch: tuple[int, int] = (0, 0)  # bytes read ahead in all, and how many may be
-    fullest: tuple[tuple[str, int], ...] = ()  # partitions with most of it, and bytes
+    prefetch: tuple[int, int] = (0, 0)  # bytes read ahead in all, and their limit
+    fullest: tuple[tuple[str, int], ...] = ()  # the partitions with the largest buffers, and bytes
     silent: tuple[str, ...] = ()  # internal threads that are dead or stuck, with where they are
     commits_waiting: int = 0
 

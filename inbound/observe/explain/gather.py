@@ -1,6 +1,6 @@
-"""Reads the facts of a running channel.
+"""Gathers the facts of a running channel.
 
-Any thread: it takes no lock, so a fact may be a moment old.
+Any thread: no lock is taken, so a fact may be a moment old.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from inbound.channel import delivery, turn
+from inbound.channel import delivery, processor_session, turn
 from inbound.channel.kafka_channel import InboundKafkaChannel
 from inbound.observe.explain.facts import ChannelFacts, PartitionFacts, SessionFacts
 from inbound.partition.partition import Fate, Partition, Place
 from inbound.topic_partition import TopicPartition
 
-#: Records that the client has not fetched so long after their leader announced them are not in flight. Seconds.
+#: Seconds from the leader's announcement of records after which their fetch is no longer in flight.
 UNFETCHED = 1.0
-#: A leader without an answer is unavailable after so long: a reconnect, or a busy machine, takes less. Seconds.
+#: Seconds after which a silent leader is unavailable: a reconnect, or a busy machine, takes less.
 LEADERLESS = 2.0
-#: An internal thread that has not come back for so long is stuck, if it is in no callback. Seconds.
+#: Seconds in one step after which an internal thread is stuck, unless it is in a callback.
 STUCK = 15.0
 #: Words in the errors of brokers that refuse our credentials or rights.
 _REFUSED = re.compile("authori[sz]ation|authentication|sasl|AccessDenied", re.IGNORECASE)
 
 #: The files from which processors are called.
-_CALLERS = (f'"{turn.__file__}"', f'"{delivery.__file__}"')
+_CALLERS = tuple(f'"{one.__file__}"' for one in (turn, delivery, processor_session))
 
 
 class ChannelView:
     """One channel at one moment.
 
-    Facts that its partitions share are read once, when a partition needs them.
+    Shared facts are read once, when the first partition needs them.
     """
 
     def __init__(self, channel: InboundKafkaChannel, *, stacks: bool = False) -> None:
@@ -59,7 +59,7 @@ class ChannelView:
 
     @cached_property
     def calm(self) -> bool:
-        """Whether the channel is undisturbed, and its idle partitions stay idle until one of them changes."""
+        """Whether idle partitions stay idle until one of them changes."""
         if not self.undisturbed or self._waits:
             return False
         return not (self._reader.watching.unled or self._reader.some_paused) and self._parts.pause_state.allows()
@@ -67,7 +67,7 @@ class ChannelView:
     def facts(
         self, partition: Partition, progress: Mapping[str, Any]
     ) -> tuple[PartitionFacts, ChannelFacts, SessionFacts]:
-        """Return all facts of a held partition; `progress` are those that the detector keeps."""
+        """Return all facts of a held partition; the detector keeps `progress`."""
         channel, topics = self._of_channel, self._reader.topics
         if topics.known and partition.tp.topic not in topics.found:
             channel = replace(channel, topic_exists=False)
@@ -93,7 +93,7 @@ class ChannelView:
 
     @cached_property
     def _waits(self) -> Mapping[TopicPartition, tuple[str, str]]:
-        """The partitions that wait, by the word of the processor."""
+        """The waits that the processor reports."""
         return self._parts.service.said("waits") if self._channel.opened else {}
 
     def _of(self, partition: Partition, progress: Mapping[str, Any]) -> PartitionFacts:
@@ -186,13 +186,16 @@ class ChannelView:
 
 
 def in_callback(partition: Partition) -> tuple[str, float | None]:
-    """Return the callback that has a partition, and the clock time of its call; None: no callback has it."""
+    """Return a partition's callback and the clock time of its call.
+
+    The time is None if no callback runs.
+    """
     other, since = partition.totals.other_call, partition.totals.batch_since
     return other if other is not None and since is None else ("on_next_batch", since)
 
 
 def settled(partition: Partition, now: float) -> bool:
-    """Whether a partition of an undisturbed channel has no problem of its own."""
+    """Whether an undisturbed channel's partition has no problem of its own."""
     return (
         partition.place is not Place.STARTING
         and partition.fate is Fate.KEEP
@@ -204,7 +207,7 @@ def settled(partition: Partition, now: float) -> bool:
 
 
 def _unread(partition: Partition, now: float) -> int:
-    """Return how many records of the leader the client has left unfetched for `UNFETCHED` seconds."""
+    """Return the number of records that stay unfetched for `UNFETCHED` seconds."""
     stall, since = partition.stall, partition.stall.unread_since
     if since is None or now - since < UNFETCHED or partition.buffer or partition.position.delivered != stall.unread_at:
         return 0
@@ -215,11 +218,11 @@ def _stacks(channel: InboundKafkaChannel) -> dict[Partition, str]:
     found: dict[Partition, str] = {}
     for worker, driver in zip(channel.workers, channel.drivers, strict=False):
         found |= worker.stacks(driver.stack)
-    return {partition: _below_us(stack) for partition, stack in found.items()}
+    return {partition: below_inbound(stack) for partition, stack in found.items()}
 
 
-def _below_us(stack: str) -> str:
-    """Return the processor's part of a stack, without the frames of inbound that call it."""
+def below_inbound(stack: str) -> str:
+    """Return the processor's part of a stack, without inbound's calling frames."""
     frames = re.split(r"(?m)^(?=  File )", stack)
     ours = [number for number, frame in enumerate(frames) if any(file in frame.partition("\n")[0] for file in _CALLERS)]
     return "".join(frames[ours[-1] + 1 :]) if ours and ours[-1] + 1 < len(frames) else stack

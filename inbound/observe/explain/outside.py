@@ -1,4 +1,4 @@
-"""Explains a partition without its owner: from ZooKeeper and Kafka alone."""
+"""Explains a partition without its owner, from ZooKeeper and Kafka alone."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from inbound.topic_partition import TopicPartition
 class Nodes:
     """The nodes of one partition in one group.
 
-    Times are Unix times, None where they are not known.
+    Times are Unix times; None: unknown.
     """
 
     tp: TopicPartition
     group: str
-    channel: str  # as the configuration calls the one that asks
+    channel: str  # the name of the asking channel
     members: tuple[Member, ...] = ()
     infos: Mapping[str, MemberInfo] = field(default_factory=dict)  # id nodes by consumer id
     owner: str | None = None
@@ -48,14 +48,13 @@ class Nodes:
     claimed_at: float | None = None
     committed: int | None = None
     committed_at: float | None = None
-    gate: str | None = None  # what closed it; None: it is open
+    gate: str | None = None  # the reset that closed it; None: it is open
     gate_since: float | None = None
-    gate_step: str | None = None  # how far that reset has come; None: not known
+    gate_step: str | None = None  # of that reset; None: unknown
     pauses: tuple[Pause, ...] = ()
     bad_node: str | None = None  # why a node of it cannot be used
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON takes it."""
         members = [
             {
                 "consumer": name,
@@ -87,7 +86,7 @@ class Nodes:
 class PartitionLog:
     """The partition's log, as Kafka describes it."""
 
-    problem: str | None = None  # why nothing is known
+    problem: str | None = None  # Kafka did not answer
     partitions: int | None = None  # of the topic; 0: there is none
     start: int | None = None
     end: int | None = None  # of the readable records
@@ -158,9 +157,9 @@ async def read_nodes(zk: ZooKeeper, tp: TopicPartition, group: str, channel: str
 
 
 def explain_outside(nodes: Nodes, log: PartitionLog, now: float, silent: str | None = None) -> Explanation | None:
-    """Return why no member reads the partition, or that its owner does not answer; None: ask the owner.
+    """Return why no member reads the partition. Pure.
 
-    `silent` is why the owner does not answer; None: it answers, or was not asked. Pure.
+    None: its owner reads it; ask the owner. `silent` is why the owner does not answer; None: it answers, or was not asked.
     """
     p, count = nodes.tp.partition, log.partitions
     if nodes.gate is not None:

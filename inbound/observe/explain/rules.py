@@ -1,9 +1,7 @@
-"""Finds the one cause of a partition's state.
+"""The rules find the one cause of a partition's state. Pure.
 
-Pure; the order of the rules is the order of precedence.
-
-First what stops the whole partition (session, pause), then what an operator must act on (held, out of range), then the
-callback that has the partition now, and last what an idle partition waits for.
+Their order is the order of precedence: causes that stop the whole partition (session, reset, pause, held), then the callback
+or commit that has it now, then the wait of a partition without either.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from inbound.observe.explain.facts import (
 #: A partition is catching up, not healthy, while it has more than this many seconds of work before it.
 FAR_BEHIND = 5.0
 
-#: A dispatcher's wait: its cause, the text before the dispatcher's own words, and what to do.
+#: By the kind of a dispatcher's wait: its cause, the text before the dispatcher's own words, and what to do.
 _WAITS = {
     "dead-letters": (
         Cause.DEAD_LETTERS,
@@ -40,7 +38,7 @@ _WAITS = {
     "window": (
         Cause.SUBSCRIBER_SLOW,
         "",
-        "look at how long the subscriber takes to answer; a larger `window` sends more at a time",
+        "look at how long the subscriber takes to answer; a larger `max_in_flight` sends more at a time",
     ),
     "subscriber": (
         Cause.SUBSCRIBER_DOWN,
@@ -52,12 +50,12 @@ _WAITS = {
 
 
 def explain(p: PartitionFacts, c: ChannelFacts, s: SessionFacts, patience: float) -> Explanation:
-    """Return the cause. A step that takes `patience` seconds counts as stalled."""
+    """Return the cause; a step that takes `patience` seconds counts as stalled."""
     return next(_causes(p, c, s, patience))
 
 
 def _causes(p: PartitionFacts, c: ChannelFacts, s: SessionFacts, patience: float) -> Iterator[Explanation]:
-    """Yield the causes that hold, in the order of precedence."""
+    """Yield the causes, in the order of precedence."""
     moves = p.rate > 0 and p.advanced_for < patience
     yield from _stopped(p, c, s, patience)
     yield from _processing(p, c, moves, patience)
@@ -71,7 +69,7 @@ def _causes(p: PartitionFacts, c: ChannelFacts, s: SessionFacts, patience: float
 
 
 def _stopped(p: PartitionFacts, c: ChannelFacts, s: SessionFacts, patience: float) -> Iterator[Explanation]:
-    """Yield what stops the whole partition."""
+    """Yield the causes that stop the whole partition."""
     if p.place in {"abandoned", "gone"}:
         yield Explanation(
             Cause.ABANDONED,
@@ -153,7 +151,7 @@ def _stopped(p: PartitionFacts, c: ChannelFacts, s: SessionFacts, patience: floa
 
 
 def _processing(p: PartitionFacts, c: ChannelFacts, moves: bool, patience: float) -> Iterator[Explanation]:
-    """Yield what the processor, or the commit of its answer, keeps the partition for."""
+    """Yield the causes in the processor, or in its commit."""
     if p.callback_for is not None:
         if p.callback_for >= patience:
             yield _slow(p, "")
@@ -259,7 +257,7 @@ def _moving(p: PartitionFacts) -> Explanation:
 
 
 def _waiting(p: PartitionFacts, c: ChannelFacts, s: SessionFacts, patience: float) -> Iterator[Explanation]:
-    """Yield what a partition waits for that the processor does not have."""
+    """Yield the waits of a partition that the processor does not have."""
     if c.silent:
         yield Explanation(
             Cause.INTERNAL,
@@ -342,12 +340,12 @@ def _no_worker(p: PartitionFacts, c: ChannelFacts, s: SessionFacts, patience: fl
 
 
 def _kafka(p: PartitionFacts, c: ChannelFacts) -> Iterator[Explanation]:
-    """Yield the problem of Kafka that keeps the partition from being read."""
+    """Yield the problems of Kafka that stop the reads of the partition."""
     problems = (
         (
             c.kafka_problem is not None and c.kafka_refused,
             Cause.NOT_ALLOWED,
-            f"Kafka lets us not in: {c.kafka_problem}",
+            f"Kafka refuses the connection: {c.kafka_problem}",
             "correct the credentials under `kafka`",
         ),
         (

@@ -1,4 +1,4 @@
-"""The beans behind one port: find, read, write and call them."""
+"""Finds, reads, writes and calls the beans behind one port."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from inbound.group.operations import Operation
 from inbound.http.server.page import Page
+from inbound.observe.jmx import tables
 from inbound.observe.jmx.model import (
     VOID,
     Attribute,
@@ -23,18 +24,6 @@ from inbound.observe.jmx.model import (
     no_instance,
 )
 from inbound.observe.jmx.names import ObjectName
-from inbound.observe.jmx.tables import (
-    CHANNEL,
-    CONFIGURATION,
-    CONTROLLER,
-    DISPATCHER,
-    INGRESS,
-    LEDGER,
-    PARTITION,
-    PROCESSOR,
-    RUNTIME,
-    SHIPPING,
-)
 from inbound.observe.metrics import Snapshot
 from inbound.observe.status.status import ProcessStatus
 
@@ -46,12 +35,15 @@ _JAVA = {
     HTTPStatus.CONFLICT: "java.lang.UnsupportedOperationException",
 }
 
-#: Carries an operation out on a channel, and returns the answer to the request.
+#: Carries out an operation on a channel, and returns the answer to the request.
 Operate = Callable[[str, Operation], Page]
 
 
 def beans_of(found: ProcessStatus | Sequence[ProcessStatus]) -> Iterator[Bean]:
-    """Return the beans of one process; of several, each name has the key `process`, the number of the process."""
+    """Return the beans of one process, or of several.
+
+    With several, each name has the key `process`, the number of the process.
+    """
     if isinstance(found, ProcessStatus):
         return _of_process(found, {})
     return chain.from_iterable(_of_process(one, {"process": number}) for number, one in enumerate(found))
@@ -64,41 +56,38 @@ def _of_process(process: ProcessStatus, which: Mapping[str, int]) -> Iterator[Be
         name = ObjectName.of(type=kind.type, **keys, **which)
         return Bean(name, kind, of, target, (*life, *more))
 
-    yield bean(RUNTIME, process)
+    yield bean(tables.RUNTIME, process)
     session = process.session if process.problem is None else None
     parts: Sequence[tuple[BeanType[Any], object]] = (
-        (CONTROLLER, session),
-        (CONFIGURATION, process.reload),
-        (INGRESS, process.ingress),
-        (SHIPPING, process.ledger_shipping),
+        (tables.CONTROLLER, session),
+        (tables.CONFIGURATION, process.reload),
+        (tables.INGRESS, process.ingress),
+        (tables.SHIPPING, process.ledger_shipping),
     )
     yield from (bean(kind, part) for kind, part in parts if part is not None)
     for channel in process.channels:
         target = BeanTarget(channel.name, channel.consumer_id)
-        yield bean(CHANNEL, channel, target, name=channel.name)
-        yield bean(PROCESSOR, channel, target, channel=channel.name)
+        yield bean(tables.CHANNEL, channel, target, name=channel.name)
+        yield bean(tables.PROCESSOR, channel, target, channel=channel.name)
         if channel.ledger is not None:
-            yield bean(LEDGER, channel, target, channel=channel.name)
+            yield bean(tables.LEDGER, channel, target, channel=channel.name)
         if "subscriber" in channel.processor:
-            yield bean(DISPATCHER, channel.processor, target, channel=channel.name)
+            yield bean(tables.DISPATCHER, channel.processor, target, channel=channel.name)
         for one in channel.partitions:
             yield bean(
-                PARTITION, one, BeanTarget(channel.name, channel.consumer_id, one.topic, one.partition), one.epoch,
+                tables.PARTITION, one, BeanTarget(channel.name, channel.consumer_id, one.topic, one.partition), one.epoch,
                 channel=channel.name, topic=one.topic, partition=one.partition,
             )  # fmt: skip
 
 
 class CounterResets:
-    """The values of counters at their last `resetCounters`.
-
-    Any thread.
-    """
+    """The values of counters at their last `resetCounters`. Any thread."""
 
     def __init__(self) -> None:
         self._taken: dict[tuple[str, tuple[Any, ...]], Mapping[str, int]] = {}
 
     def reset(self, bean: Bean, living: Collection[Bean]) -> None:
-        """Let the counters of `bean` begin at 0, and forget the beans that are not `living`."""
+        """Reset the counters of `bean`; forget beans that are not `living`."""
         alive = {(one.name.canonical, one.life) for one in living}
         now = {a.name: a.read(bean.of) for a in bean.kind.attributes if a.counter}
         self._taken = {key: taken for key, taken in self._taken.items() if key in alive} | {
@@ -106,16 +95,15 @@ class CounterResets:
         }
 
     def value(self, bean: Bean, attribute: Attribute[Any]) -> Any:
-        """Return the value of an attribute."""
         value = attribute.read(bean.of)
         taken = self._taken.get((bean.name.canonical, bean.life)) if attribute.counter else None
         return value if taken is None else value - taken[attribute.name]
 
 
 class Beans:
-    """The beans during one request.
+    """The beans during one request. One thread.
 
-    One snapshot, and another one after each change. One thread.
+    They show one snapshot, and another one after each change.
     """
 
     def __init__(self, snapshot: Snapshot, operate: Operate | None, counters: CounterResets) -> None:
@@ -126,7 +114,6 @@ class Beans:
         self._found: dict[str, Bean] | None = None
 
     def all(self) -> Collection[Bean]:
-        """Return every bean."""
         return self._now().values()
 
     def find(self, pattern: ObjectName) -> list[Bean]:
@@ -137,26 +124,18 @@ class Beans:
         return [bean for bean in self._now().values() if pattern.matches(bean.name)]
 
     def get(self, name: ObjectName) -> Bean:
-        """Return the bean of that name.
-
-        Raises:
-            JmxError: there is none.
-        """
+        """Return the bean of that name; raises JmxError: there is none."""
         found = self._now().get(name.canonical)
         if found is None:
             raise no_instance(name)
         return found
 
     def value(self, bean: Bean, attribute: str) -> Any:
-        """Return an attribute's value as JSON takes it.
-
-        Raises:
-            JmxError: there is no such attribute.
-        """
+        """Return an attribute's value for JSON; raises JmxError: no such attribute."""
         return self._counters.value(bean, _attribute(bean, attribute))
 
     def write(self, bean: Bean, attribute: str, value: Any) -> Any:
-        """Write an attribute. Returns its former value.
+        """Write an attribute; return its former value.
 
         Raises:
             JmxError: it cannot be written, or not this value.
@@ -172,7 +151,7 @@ class Beans:
         return before
 
     def call(self, bean: Bean, operation: str, arguments: Sequence[Any] | None) -> Any:
-        """Call an operation. Returns its answer.
+        """Call an operation; return its answer.
 
         Raises:
             JmxError: there is no such operation, or it failed.
@@ -212,7 +191,7 @@ def _attribute(bean: Bean, name: str) -> Attribute[Any]:
 
 
 def _answer(page: Page) -> str:
-    """Return the message of an operation's page; raise where it failed."""
+    """Return the message of an operation's page; raise JmxError if it failed."""
     text = page.body.decode(errors="replace")
     if page.code == HTTPStatus.OK:
         return str(json.loads(text)["message"])

@@ -1,4 +1,4 @@
-"""Jolokia's protocol, version 8.2: answers requests for beans."""
+"""Jolokia's protocol, version 8.2, answers requests for beans."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def forbidden(what: str) -> JmxError:
 
 
 class BeansChanged:
-    """The time of the last change in the set of beans.
+    """The time of the last change of the beans, seen by requests.
 
-    As seen by requests. Any thread.
+    Any thread.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class BeansChanged:
         self._lock = threading.Lock()
 
     def since(self, beans: Beans, wall: float) -> float:
-        """Return the time of the last change; both are Unix times, `wall` is now."""
+        """Return the Unix time of the last change; `wall` is now."""
         now = frozenset((b.name.canonical, tuple(b.writable(a) for a in b.kind.attributes)) for b in beans.all())
         with self._lock:
             if now != self._known:
@@ -48,10 +48,7 @@ class BeansChanged:
 
 
 class Jolokia:
-    """Answers requests, for one client and during one HTTP request.
-
-    One thread.
-    """
+    """Answers requests for one client during one HTTP request. One thread."""
 
     def __init__(
         self,
@@ -63,7 +60,7 @@ class Jolokia:
         agent_id: str,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """`refused` is called before each change; `agent_id` tells processes apart."""
+        """`refused` is called before each change; `agent_id` distinguishes processes."""
         self._beans = beans
         self._policy = policy
         self._refused = refused
@@ -81,7 +78,7 @@ class Jolokia:
         }
 
     def answer(self, parse: Callable[[], JolokiaRequest]) -> dict[str, Any]:
-        """Return the answer to the request that `parse` returns, or to its error."""
+        """Return the answer to the request, or to the error, of `parse`."""
         request = None
         try:
             request = parse()
@@ -108,7 +105,7 @@ class Jolokia:
             if self._changed.since(self._beans, self._wall()) < since:
                 return None, _NOT_MODIFIED
         elif since is not None:
-            raise bad_argument(f"ifModifiedSince is for list and search; {command} has no such thing")
+            raise bad_argument(f"ifModifiedSince is for list and search, not for {command}")
         value = self._commands[command](request)
         if command == "list":
             return value, 200
@@ -139,13 +136,16 @@ class Jolokia:
         return values
 
     def _check(self, command: str, name: ObjectName, member: str) -> None:
-        """Raise JmxError unless the policy allows it: before any look-up, so that a refusal reveals nothing."""
+        """Raise JmxError unless the policy allows it.
+
+        It is called before any look-up, so that a refusal reveals nothing.
+        """
         if not self._policy.member(command, name, member):
             what = {"read": "reading attribute", "write": "writing attribute", "exec": "calling"}[command]
             raise forbidden(f"{what} {member} of {name}")
 
     def _several(self, bean: Bean, names: Sequence[str] | None, ignore_errors: bool) -> dict[str, Any]:
-        """Return the values of these attributes; None: of all readable ones."""
+        """Return the values of `names`; None: of all readable attributes."""
         if names is None:
             readable = [a.name for a in bean.kind.attributes if self._policy.member("read", bean.name, a.name)]
             if not readable:
@@ -215,7 +215,6 @@ class Jolokia:
 
 
 def failure(error: JmxError) -> dict[str, Any]:
-    """Return the answer for an error."""
     return {"error_type": error.java, "error": str(error), "status": error.status}
 
 

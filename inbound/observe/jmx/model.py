@@ -1,4 +1,4 @@
-"""A bean: attributes and operations, with names, types and descriptions."""
+"""A bean has attributes and operations, with names, types and descriptions."""
 
 from __future__ import annotations
 
@@ -24,10 +24,7 @@ _WHOLE = {INT: 2**31, LONG: 2**63, LONG_OR_NULL: 2**63}
 
 
 class JmxError(InboundError):
-    """A request for a bean fails.
-
-    `java` is the class of a Java server's exception.
-    """
+    """A failed request for a bean; `java` is Java's exception class."""
 
     def __init__(self, message: str, status: int, java: str) -> None:
         super().__init__(message)
@@ -41,7 +38,7 @@ def no_instance(what: object) -> JmxError:
 
 
 def no_attribute(message: str) -> JmxError:
-    """Return the error for an attribute that is missing, or cannot be written."""
+    """Return the error for a missing or read-only attribute."""
     return JmxError(message, 404, "javax.management.AttributeNotFoundException")
 
 
@@ -59,9 +56,8 @@ class Attribute(Generic[S]):
     description: str
     read: Callable[[S], Any]
     counter: bool = False  # only grows; `resetCounters` has it begin at 0 again
-    #: Whether it can be written now, and the operation that writes it; None: it is read-only.
-    writable: Callable[[S], bool] | None = None
-    write: Callable[[BeanTarget, Any], Operation] | None = None
+    writable: Callable[[S], bool] | None = None  # whether it can be written now
+    write: Callable[[BeanTarget, Any], Operation] | None = None  # None: it is read-only
 
 
 @dataclass(frozen=True)
@@ -85,14 +81,12 @@ class BeanTarget:
 
 @dataclass(frozen=True)
 class BeanOperation:
-    """One operation of a bean.
-
-    `make` returns the group's operation; None: it resets counters.
-    """
+    """One operation of a bean."""
 
     name: str
     description: str
-    make: Callable[..., Operation] | None = None  # takes the target and the arguments
+    #: Returns the group's operation for the target and the arguments; None: it resets counters.
+    make: Callable[..., Operation] | None = None
     parameters: tuple[Parameter, ...] = ()
     returns: str = STRING
 
@@ -111,10 +105,7 @@ RESET = BeanOperation(
 
 @dataclass(frozen=True)
 class BeanType(Generic[S]):
-    """All beans of one `type`.
-
-    The counters of each can be reset.
-    """
+    """All beans of one `type`; the counters of each can be reset."""
 
     type: str
     description: str
@@ -123,7 +114,6 @@ class BeanType(Generic[S]):
 
     @property
     def actions(self) -> tuple[BeanOperation, ...]:
-        """All its operations."""
         return (*self.further, RESET)
 
     @property
@@ -142,17 +132,18 @@ class Bean:
 
     name: ObjectName
     kind: BeanType[Any]
-    of: Any  # the part of the status that has its attributes
+    of: Any  # the part of the status with its attributes
     target: BeanTarget | None  # None: its operations concern no channel
     life: tuple[Any, ...]  # counters continue while this stays the same
 
     def writable(self, attribute: Attribute[Any]) -> bool:
-        """Whether the attribute of this bean can be written."""
         return attribute.writable is not None and attribute.writable(self.of)
 
 
 def action_of(bean: Bean, operation: str, arguments: Sequence[Any] | None) -> BeanOperation:
-    """Return the operation of a name; of several with that name, the one with these types, or so many arguments.
+    """Return the operation of a name.
+
+    Of several with that name, it is the one with the given types, or with so many arguments.
 
     Raises:
         JmxError: there is no such operation, or it does not take so many arguments.

@@ -1,7 +1,4 @@
-"""Names of beans in JMX form, `domain:key=value,key=value`, and patterns of names.
-
-Pure.
-"""
+"""Names of beans are `domain:key=value,key=value`, as in JMX. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ class MalformedNameError(InboundError):
 
 
 def quoted(value: str) -> str:
-    """Return `value` for a name, quoted where needed as by Java's `ObjectName.quote`."""
+    """Return `value`, quoted if needed, as by Java's `ObjectName.quote`."""
     if value and not _SPECIAL.search(value):
         return value
     return f'"{"".join(_ESCAPED.get(letter, letter) for letter in value)}"'
@@ -42,13 +39,12 @@ class ObjectName:
     """
 
     domain: str
-    properties: tuple[tuple[str, str], ...]  # as written: values in quotes have them here
-    #: Whether further keys may follow: it ends in `*`.
-    more: bool = False
+    properties: tuple[tuple[str, str], ...]  # as written, with quotes
+    more: bool = False  # further keys may follow: it ends in `*`
 
     @classmethod
     def of(cls, **properties: str | int) -> ObjectName:
-        """Return a name in our domain; values are quoted where needed."""
+        """Return a name in our domain; quotes values where needed."""
         return cls(DOMAIN, tuple((key, quoted(str(value))) for key, value in properties.items()))
 
     @classmethod
@@ -93,21 +89,20 @@ class ObjectName:
 
     @property
     def sorted_keys(self) -> str:
-        """The keys and values in the canonical form: keys in alphabetical order."""
+        """The keys and values in alphabetical order of the keys."""
         return ObjectName(self.domain, tuple(sorted(self.properties)), self.more).keys
 
     @cached_property
     def canonical(self) -> str:
-        """The canonical form: names are equal exactly if this is."""
+        """The canonical form; equal names have the same one."""
         return f"{self.domain}:{self.sorted_keys}"
 
     @cached_property
     def is_pattern(self) -> bool:
-        """Whether it is a pattern."""
         return self.more or _wild(self.domain) or any(_wild(value) for _, value in self.properties)
 
     def matches(self, name: ObjectName) -> bool:
-        """Whether `name`, which is no pattern, equals this name or matches this pattern."""
+        """Whether `name`, no pattern, equals this name or matches this pattern."""
         found: Mapping[str, str] = dict(name.properties)
         if not self.more and len(found) != len(self.properties):
             return False
@@ -125,7 +120,7 @@ class ObjectName:
 
 
 def _pairs(text: str, rest: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the keys and values between commas; a comma in quotes separates nothing."""
+    """Yield keys and values between commas; a quoted comma separates nothing."""
     at = 0
     while True:
         comma = rest.find(",", at)
@@ -142,7 +137,7 @@ def _pairs(text: str, rest: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _end_of_value(text: str, rest: str, start: int) -> int:
-    """Return the end of the value that begins at `start`: a comma, or the end of the text."""
+    """Return the value's end: a comma, or the end of the text."""
     if rest.startswith('"', start):
         found = _QUOTED(rest, start)
         if found is None or (found.end() < len(rest) and rest[found.end()] != ","):

@@ -39,7 +39,7 @@ _MOST_SECONDS = 5.0
 
 
 def jmx_page(get: str | None, query: str | None, beans: Beans, policy: Policy) -> Page:
-    """Return the beans of `query`, a name or pattern; or one attribute, for `get=NAME::ATTRIBUTE`."""
+    """Return the beans of `query`, a name or pattern; `get` is `NAME::ATTRIBUTE`."""
     name, _, attribute = (get or "").rpartition("::")
     if get is not None and (not name or not attribute or "::" in name):
         return _error(HTTPStatus.BAD_REQUEST, "query format is not as expected.")
@@ -69,10 +69,7 @@ def _page(code: int, body: dict[str, Any]) -> Page:
 
 
 class JmxPages:
-    """Answers for `/jmx` and `/jolokia`.
-
-    Any thread.
-    """
+    """Answers for `/jmx` and `/jolokia`. Any thread."""
 
     def __init__(
         self,
@@ -82,7 +79,7 @@ class JmxPages:
         policy: ReadPolicy | None,
         log: logging.Logger,
     ) -> None:
-        """`rights` allows changes, `policy` allows requests at all; None: every request."""
+        """`rights` allow changes, `policy` allows requests; None: every request."""
         self._snapshot = snapshot
         self._operate = operate
         self._rights = rights
@@ -93,7 +90,10 @@ class JmxPages:
         self._agent_id = f"{socket.gethostname()}-{os.getpid()}-inbound"
 
     def answer(self, request: Request, listening_at: str) -> Page | None:
-        """Return the answer; None: the path is not ours. `listening_at` is the listener's address."""
+        """Return the answer; None: the path belongs to other pages.
+
+        `listening_at` is the listener's address.
+        """
         jolokia = f"{request.path}/".startswith(f"{TAKES_BODY}/")
         if not jolokia and request.path != JMX:
             return None
@@ -147,7 +147,11 @@ class JmxPages:
         return replace(page, code=HTTPStatus.UNAUTHORIZED).with_header("WWW-Authenticate", 'Basic realm="inbound"')
 
     def _answers(self, request: Request, policy: Policy, parameters: Mapping[str, str], refused: Refused) -> str:
-        """Return the answer to one request, or to a list of them, as JSON. Raises JmxError: no request is answered."""
+        """Return the JSON answer to one request or a list.
+
+        Raises:
+            JmxError: no request is answered.
+        """
         if not policy.lets_in(request.client):
             raise forbidden(f"access from {request.client}")
         if not policy.method(request.method):

@@ -1,4 +1,4 @@
-"""The policy of /jmx and /jolokia, with the parts of `jolokia-access.xml`."""
+"""The policy allows requests of /jmx and /jolokia, as `jolokia-access.xml` does."""
 
 from __future__ import annotations
 
@@ -26,16 +26,14 @@ class _Rule:
 
 
 class Policy:
-    """A policy.
-
-    Any thread.
+    """A policy of clients, methods, commands and members. Any thread.
 
     A listed command is allowed unless a rule of `deny` covers its attribute or operation; a command that is not listed is
-    allowed only where a rule of `allow` does.
+    allowed only if a rule of `allow` covers it.
     """
 
     def __init__(self, config: PolicyConfig | None = None, filename: str = "") -> None:
-        """None: everything is allowed. Raises ConfigError: a bean's name is invalid."""
+        """None allows everything; raises ConfigError: a bean's name is invalid."""
         config = config or PolicyConfig()
         self._hosts = None if config.hosts is None else [ipaddress.ip_network(h, strict=False) for h in config.hosts]
         self._methods = config.methods
@@ -54,11 +52,9 @@ class Policy:
         return any((getattr(address, "ipv4_mapped", None) or address) in network for network in self._hosts)
 
     def method(self, method: str) -> bool:
-        """Whether that HTTP method is allowed."""
         return self._methods is None or method.lower() in self._methods
 
     def command(self, command: str) -> bool:
-        """Whether a command is listed."""
         return self._commands is None or command in self._commands
 
     def member(self, command: str, bean: ObjectName, member: str) -> bool:

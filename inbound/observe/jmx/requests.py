@@ -1,7 +1,4 @@
-"""Jolokia's requests: out of a path, or out of JSON.
-
-Pure.
-"""
+"""Parses Jolokia's requests from a path or from JSON. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ LIMIT_REACHED = "[Object limit exceeded]"
 
 @dataclass(frozen=True)
 class ValueLimits:
-    """How much of a value is answered; 0: all of it."""
+    """The bounds of an answered value; 0: none."""
 
     depth: int = 15
     collection: int = 0
@@ -35,7 +32,10 @@ class Bounded:
         self._objects = 0
 
     def cut(self, value: Any, depth: int = 1) -> Any:
-        """Return the part of `value` within the limits: text below the depth, nothing beyond the sizes."""
+        """Return the part of `value` within the limits.
+
+        Below the depth it is text; beyond the sizes there is nothing.
+        """
         bounds = self._bounds
         if value is None:
             return None
@@ -53,7 +53,7 @@ class Bounded:
 
 
 def outlined(value: Any, depth: int) -> Any:
-    """Return a description cut below `depth`, where 1 stands for the rest; 0: all of it."""
+    """Return a description cut below `depth`, with 1 there; 0: uncut."""
     if depth == 0 or not isinstance(value, Mapping):
         return value
     return {key: 1 if depth == 1 else outlined(one, depth - 1) for key, one in value.items()}
@@ -69,7 +69,10 @@ def as_text(value: Any) -> str:
 
 
 def reached(value: Any, path: Sequence[str]) -> Any:
-    """Return the value at `path` in `value`; None: there is none. `*` stands for every key, or index, with such a value."""
+    """Return the value at `path` in `value`; None: there is none.
+
+    `*` stands for every key, or index, with such a value.
+    """
     if not path:
         return value
     (part, *rest), is_list = path, isinstance(value, list | tuple)
@@ -87,14 +90,13 @@ def reached(value: Any, path: Sequence[str]) -> Any:
 COMMANDS = ("read", "write", "exec", "list", "search", "version", "notification")
 #: The commands that change something.
 CHANGES = ("write", "exec")
-_MISSING = object()
 #: Attributes in one request, each looked up in each bean: no bean has so many.
 MOST_ATTRIBUTES = 200
 
 
 @dataclass(frozen=True)
 class RequestOptions:
-    """RequestOptions of a request's answer."""
+    """The options of a request's answer."""
 
     bounds: ValueLimits = field(default_factory=ValueLimits)
     ignore_errors: bool = False
@@ -125,18 +127,16 @@ class JolokiaRequest:
             "value": self.value,
             "operation": self.operation or None,
             "arguments": list(self.arguments) or None,
-            "path": "/".join(map(escaped, self.path)) or None,
+            "path": "/".join(part.replace("!", "!!").replace("/", "!/") for part in self.path) or None,
         }
         return {name: value for name, value in repeated.items() if value is not None}
 
 
-def escaped(part: str) -> str:
-    """Return a part of a path, escaped."""
-    return part.replace("!", "!!").replace("/", "!/")
-
-
 def split(path: str) -> list[str]:
-    """Return the parts of a path between its slashes; `!` escapes a letter. Empty parts at the end are dropped."""
+    """Return the parts of a path between slashes; `!` escapes a letter.
+
+    Empty parts at the end are dropped.
+    """
     parts = re.findall(r"((?:[^!/]++|!.|!$)*+)(?:/|$)", path.lstrip("/"), re.DOTALL)
     while parts and not parts[-1]:
         del parts[-1]
@@ -148,7 +148,7 @@ def of_path(path: str, parameters: Mapping[str, str]) -> JolokiaRequest:
 
     Raises:
         JmxError: it is none.
-        MalformedNameError: what should be a bean's name is none.
+        MalformedNameError: its bean's name is none.
     """
     command, *rest = split(path) or ["version"]
     fields: dict[str, Any] = {"type": command, "config": parameters}
@@ -170,11 +170,11 @@ def of_path(path: str, parameters: Mapping[str, str]) -> JolokiaRequest:
 
 
 def of_json(body: Any, parameters: Mapping[str, str]) -> JolokiaRequest:
-    """Return the request of a JSON object; `parameters` are those of the URL.
+    """Return the request of a JSON object and the URL's `parameters`.
 
     Raises:
         JmxError: it is none.
-        MalformedNameError: what should be a bean's name is none.
+        MalformedNameError: its bean's name is none.
     """
     if not isinstance(body, dict):
         raise bad_argument("a request is a JSON object with a `type`")
@@ -195,10 +195,9 @@ def of_json(body: Any, parameters: Mapping[str, str]) -> JolokiaRequest:
     if command == "read":
         return replace(plain, attribute=_attributes(body.get("attribute")))
     if command == "write":
-        value = body.get("value", _MISSING)
-        if value is _MISSING:
+        if "value" not in body:
             raise bad_argument("write needs a value (it may be null)")
-        return replace(plain, attribute=_needed(body.get("attribute"), "write: attribute"), value=value)
+        return replace(plain, attribute=_needed(body.get("attribute"), "write: attribute"), value=body["value"])
     if command == "exec":
         arguments = body.get("arguments")
         if not isinstance(arguments, list | None):
@@ -209,7 +208,9 @@ def of_json(body: Any, parameters: Mapping[str, str]) -> JolokiaRequest:
 
 
 def options_of(given: Mapping[str, Any]) -> RequestOptions:
-    """Return the options among the parameters of a URL, or in a request's `config`; others are ignored.
+    """Return the options in a URL's parameters and a request's `config`.
+
+    Other parameters are ignored.
 
     Raises:
         JmxError: one of them is no number.
@@ -242,7 +243,7 @@ def _flag(given: Mapping[str, Any], name: str, default: bool) -> bool:
 
 
 def _marked(part: str) -> str | None:
-    """Return the value of a part of a URL, where null and the empty text are marked."""
+    """Return a URL part's value; null and empty text are marked."""
     return {"[null]": None, '""': ""}.get(part, part)
 
 

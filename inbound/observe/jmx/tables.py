@@ -1,8 +1,6 @@
-"""The beans' attributes and operations: one table for each `type`.
+"""The tables list the attributes and operations of each type of bean.
 
-docs/jmx.md is generated from them (`make docs`).
-
-An attribute that says the same as a metric names it (`_as`), and has its words and its value: the metrics' tables have them once.
+docs/jmx.md is generated from them (`make docs`). An attribute with the value of a metric takes its description, too (`_as`).
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from inbound.group.operations import Operation, Verb
+from inbound.group.operations import Operation, OperationKind
 from inbound.observe.jmx.model import (
     BOOLEAN,
     DOUBLE,
@@ -53,13 +51,13 @@ def _counter(name: str, description: str, read: Callable[[S], Any]) -> Attribute
 
 
 def _as(name: str, java: str, metric: str, of: Callable[[S], Any] = lambda part: part) -> Attribute[S]:
-    """Return the attribute that says the same as a metric; `of` returns the metric's subject."""
+    """Return the attribute of a metric; `of` returns the metric's subject."""
     found = _METRICS[metric]
     return Attribute(name, java, found.help, lambda part: found.read(of(part)), counter=found.kind == "counter")
 
 
 def _mean(name: str, text: str, metric: str, of: Callable[[S], Any] = lambda part: part) -> Attribute[S]:
-    """Return the mean of what the histogram of that name has seen."""
+    """Return the attribute with a histogram's mean."""
     read = _METRICS[metric].read
 
     def mean(part: S) -> float | None:
@@ -72,7 +70,7 @@ def _mean(name: str, text: str, metric: str, of: Callable[[S], Any] = lambda par
 def _set_rate(target: BeanTarget, value: Any) -> Operation:
     if value is not None and value <= 0:
         raise bad_argument(f"MaxReadRate: {value:g} is not above 0; null is as fast as it goes")
-    return Operation(Verb.RATE, target.consumer, per_second=value)
+    return Operation(OperationKind.RATE, target.consumer, per_second=value)
 
 
 def _release(target: BeanTarget, topic: str | None, partition: int, seconds: float | None = None) -> Operation:
@@ -80,7 +78,7 @@ def _release(target: BeanTarget, topic: str | None, partition: int, seconds: flo
         raise bad_argument("release: a topic and the number of a partition are needed")
     if seconds is not None and seconds <= 0:
         raise bad_argument(f"release: {seconds:g} seconds is not above 0")
-    return Operation(Verb.RELEASE, target.consumer, topic=topic, partition=partition, seconds=seconds)
+    return Operation(OperationKind.RELEASE, target.consumer, topic=topic, partition=partition, seconds=seconds)
 
 
 #: In two tables: people look for the rate at the channel, tools at the processor.
@@ -174,14 +172,16 @@ CHANNEL: BeanType[ChannelStatus] = BeanType(
     ),
     (
         BeanOperation("pause", "Let the whole group read nothing until it is resumed; partitions are kept",
-               lambda t: Operation(Verb.PAUSE)),
-        BeanOperation("pause", "The same, and say why", lambda t, reason: Operation(Verb.PAUSE, reason=reason), (_REASON,)),
-        BeanOperation("resume", "End the operator's pauses of the group", lambda t: Operation(Verb.RESUME)),
+               lambda t: Operation(OperationKind.PAUSE)),
+        BeanOperation("pause", "The same, and say why",
+               lambda t, reason: Operation(OperationKind.PAUSE, reason=reason), (_REASON,)),
+        BeanOperation("resume", "End the operator's pauses of the group", lambda t: Operation(OperationKind.RESUME)),
         BeanOperation("pauseMember", "Let this member alone read nothing until it is resumed",
-               lambda t, reason: Operation(Verb.PAUSE, t.consumer, reason), (_REASON,)),
+               lambda t, reason: Operation(OperationKind.PAUSE, t.consumer, reason), (_REASON,)),
         BeanOperation("resumeMember", "End the operator's pause of this member",
-               lambda t: Operation(Verb.RESUME, t.consumer)),
-        BeanOperation("rebalance", "Let every member of the group look at its share now", lambda t: Operation(Verb.REBALANCE)),
+               lambda t: Operation(OperationKind.RESUME, t.consumer)),
+        BeanOperation("rebalance", "Let every member of the group look at its share now",
+               lambda t: Operation(OperationKind.REBALANCE)),
         BeanOperation("release", "Let this member release a partition gracefully, and leave it to others until the next rebalance",
                _release, (Parameter("topic", STRING, "its topic"), Parameter("partition", INT, "its number"))),
         BeanOperation("release", "The same, and say for how long",

@@ -1,4 +1,4 @@
-"""The formats of a log line: for people, or one JSON object."""
+"""A log line is text for people, or one JSON object."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from inbound.config.secrets import KNOWN
 
 #: Takes secrets out of text.
 Hide = Callable[[str], str]
-#: Characters of one text of a line: a longer line would be cut by a container's log reader, and be no JSON any more.
+#: Characters of one text of a line: a container's log reader cuts a longer line, and it is no JSON any more.
 MOST = 32_768
 #: Further characters that are searched for secrets, and left out: half a secret would not be recognized.
-#: The longest are keys in PEM, of 3.5 KiB as they are and some more in other forms.
+#: The longest secrets are keys in PEM, of 3.5 KiB, and some more in other forms.
 MARGIN = 8192
 #: Characters that move a terminal's cursor, or begin a line that looks like another one of ours.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -29,7 +29,7 @@ _OWN = ("time", "level", "logger", "message")
 
 
 def message_of(record: logging.LogRecord) -> str:
-    """Return a record's message; one that cannot be formatted is shown as it is, so that a bad line raises nothing."""
+    """Return a record's message; one that cannot be formatted stays as written."""
     try:
         return record.getMessage()
     except Exception as error:
@@ -37,7 +37,7 @@ def message_of(record: logging.LogRecord) -> str:
 
 
 def _shown(text: str, hide: Hide) -> str:
-    """Return `text` without secrets; of a long one the beginning, which bounds the cost, too."""
+    """Return `text` without secrets, cut to `MOST`, which bounds the cost."""
     shown = hide(text[: MOST + MARGIN])
     if len(text) > MOST + MARGIN:
         shown = shown[:-MARGIN]
@@ -46,7 +46,7 @@ def _shown(text: str, hide: Hide) -> str:
 
 
 def _trace_of(record: logging.LogRecord) -> str:
-    """Return the traceback that goes with a record, or the stack; empty if there is neither."""
+    """Return the record's traceback and stack; empty: there is neither."""
     parts = []
     if record.exc_info and record.exc_info[0] is not None:
         parts.append("".join(traceback.format_exception(*record.exc_info)))
@@ -58,7 +58,10 @@ def _trace_of(record: logging.LogRecord) -> str:
 
 
 class ConsoleFormatter(logging.Formatter):
-    """`2026-11-22 01:04:50,377 INFO    inbound.channel.turn: message`; further lines of the message are indented."""
+    """Makes lines for people; further lines of a message are indented.
+
+    For example `2026-11-22 01:04:50,377 INFO    inbound.channel.turn: message`.
+    """
 
     def __init__(self, hide: Hide = KNOWN.hide) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: ")
@@ -74,9 +77,9 @@ class ConsoleFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line.
+    """Makes one JSON object per line.
 
-    Time, level, logger, message, the journal's fields (event, topic, ...), thread, exception.
+    It has time, level, logger, message, the journal's fields (event, topic, ...), thread, exception.
     """
 
     def __init__(self, hide: Hide = KNOWN.hide) -> None:

@@ -1,8 +1,8 @@
 """Metrics for Prometheus, read from the status snapshot at each scrape.
 
-`SECTIONS` is the table of all of them: docs/metrics.md is generated from it, and beans (`observe/jmx`) take words and values
-from it. Names carry base units; counters end in `_total` and begin at 0 with the process, never with a partition that
-leaves and returns. The room knows the status only: never a channel, a process or a server. Begin with `definition.py`.
+Begin with `definition.py`. `SECTIONS` is the table of all metrics: docs/metrics.md is generated from it, and beans
+(`observe/jmx`) take descriptions and values from it. Names carry base units; counters end in `_total` and begin at 0 with the
+process, never with a partition that leaves and returns. The room knows the status only: never a channel, a process or a server.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from inbound.observe.metrics.processes import (
 )
 from inbound.observe.status.status import ProcessStatus
 
-#: Called once per request: the status of this process, or a list where one port serves several (`run --processes`).
+#: Called once per request: the status of this process, or a list if one port serves several (`run --processes`).
 Snapshot = Callable[[], ProcessStatus | Sequence[ProcessStatus]]
 
 SECTIONS: tuple[AnySection, ...] = (
@@ -48,10 +48,10 @@ _OPENMETRICS = "application/openmetrics-text"
 
 
 class Exposition:
-    """The answer of `/metrics`: our metrics and those of the Python process. Any thread.
+    """Answers `/metrics`: our metrics and the Python process's. Any thread.
 
-    Where one port serves several processes every series but the ancestor's gauges has the further label `pid`: a
-    restarted process begins its counters at 0, and a sum over processes would go back.
+    If one port serves several processes, every series but the ancestor's gauges has the further label `pid`: a restarted
+    process begins its counters at 0, and a sum over processes would go back.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -61,9 +61,9 @@ class Exposition:
         GCCollector(registry=self._python)
 
     def render(self, accept: str | None = None) -> tuple[bytes, str]:
-        """Return all metrics and their content type: OpenMetrics if `accept` asks for it, else Prometheus text.
+        """Return all metrics and their content type.
 
-        Raises what the snapshot raises.
+        They are OpenMetrics if `accept` asks for it, else Prometheus text. Raises the errors of the snapshot.
         """
         try:
             encode, content_type = choose_encoder(accept or "")

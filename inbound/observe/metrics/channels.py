@@ -7,7 +7,7 @@ from typing import Any
 
 from inbound.ledger.base import LedgerStatus
 from inbound.mirror.plan import FAILURES, MirrorStatus
-from inbound.observe.metrics.definition import Metric, Section, of_channels
+from inbound.observe.metrics.definition import Metric, MetricGroup, of_channels
 from inbound.observe.status.status import ChannelStatus
 from inbound.partition.meters import CHANGES, HOLDS, PASSED_OVER, REVERTS, TRIGGERS
 from inbound.processors.dispatch.counters import STATUSES
@@ -17,7 +17,7 @@ LABELS = ("channel", "group")
 #: The status of a dispatcher, by its own word.
 Said = Mapping[str, Any]
 
-CHANNELS: Section[ChannelStatus] = Section(
+CHANNELS: MetricGroup[ChannelStatus] = MetricGroup(
     "Channels",
     "For each channel.",
     LABELS,
@@ -159,7 +159,7 @@ CHANNELS: Section[ChannelStatus] = Section(
     ),
 )
 
-LEDGERS: Section[LedgerStatus] = Section(
+LEDGERS: MetricGroup[LedgerStatus] = MetricGroup(
     "Ledgers",
     "For each channel with a ledger, in files or in a topic.",
     LABELS,
@@ -182,7 +182,7 @@ LEDGERS: Section[LedgerStatus] = Section(
 )
 
 
-MIRRORS: Section[MirrorStatus] = Section(
+MIRRORS: MetricGroup[MirrorStatus] = MetricGroup(
     "Mirrors",
     "For each channel with `offsets: {mirror: kafka}`.",
     LABELS,
@@ -230,7 +230,7 @@ def _dispatch_counter(name: str, text: str) -> Any:
     return Metric(f"inbound_dispatch_{name}_total", text, _said(f"{name}_total"))
 
 
-DISPATCHERS: Section[Said] = Section(
+DISPATCHERS: MetricGroup[Said] = MetricGroup(
     "Dispatchers",
     "For each channel whose processor is `dispatch`.",
     LABELS,

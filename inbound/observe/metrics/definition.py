@@ -1,7 +1,7 @@
-"""A metric, and the text of all metrics for Prometheus.
+"""Defines a metric, and writes all metrics as text for Prometheus.
 
-The text is not written by prometheus-client, which takes ten times as long for 1,000 partitions: see
-docs/decisions/0030-metrics.md. Its parsers read every line of this in the tests.
+prometheus-client takes ten times as long for 1,000 partitions (docs/decisions/0030-metrics.md). Its parsers read every line in
+the tests.
 """
 
 from __future__ import annotations
@@ -25,12 +25,9 @@ PID = "pid"
 
 @dataclass(frozen=True, slots=True)
 class Metric(Generic[S]):
-    """One metric of the subjects of its section.
+    """One metric of its section's subjects."""
 
-    A name that ends in `_total` is a counter's.
-    """
-
-    name: str  # as its samples are named; a histogram's without `_bucket`, `_sum` and `_count`
+    name: str  # of its samples; a counter's ends in `_total`, a histogram's omits `_bucket`, `_sum` and `_count`
     help: str  # one line, without a full stop
     read: Callable[[S], Value]
     label: str | None = None  # besides those of the section
@@ -50,7 +47,7 @@ class Metric(Generic[S]):
 
     @property
     def family(self) -> str:
-        """The name in OpenMetrics: a counter's samples have `_total` besides."""
+        """The name in OpenMetrics, where a counter's samples alone have `_total`."""
         return self.name.removesuffix("_total") if self.kind == "counter" else self.name
 
     @property
@@ -62,16 +59,16 @@ class Metric(Generic[S]):
 
 
 @dataclass(frozen=True, slots=True)
-class Section(Generic[S]):
+class MetricGroup(Generic[S]):
     """Metrics of the same subjects, such as partitions."""
 
     title: str
     text: str  # for docs/metrics.md: the subjects
     labels: tuple[str, ...]
-    #: The subjects of one process, each with the values of the labels; beside it all processes behind the same port.
+    #: Returns a process's subjects, each with its label values; takes also all processes behind the same port.
     subjects: Callable[[ProcessStatus, Sequence[ProcessStatus]], Iterable[tuple[tuple[str, ...], S]]]
     metrics: tuple[Metric[S], ...]
-    has_pid: bool = True  # whether series of several processes are told apart by `pid`
+    has_pid: bool = True  # `pid` distinguishes the series of several processes
 
     @property
     def most(self) -> int:
@@ -80,12 +77,12 @@ class Section(Generic[S]):
 
 
 #: A section of any subjects.
-AnySection = Section[Any]
+AnySection = MetricGroup[Any]
 Subjects = Callable[[ProcessStatus, Sequence[ProcessStatus]], Iterable[tuple[tuple[str, ...], S]]]
 
 
 def of_process(part: Callable[[ProcessStatus], S | None]) -> Subjects[S]:
-    """Return the subjects of a section with one for each process that has this part."""
+    """Return subjects: one for each process with this part."""
 
     def subjects(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Iterable[tuple[tuple[str, ...], S]]:
         found = part(process)
@@ -95,7 +92,7 @@ def of_process(part: Callable[[ProcessStatus], S | None]) -> Subjects[S]:
 
 
 def of_channels(part: Callable[[ChannelStatus], S | None]) -> Subjects[S]:
-    """Return the subjects of a section with one for each channel that has this part."""
+    """Return subjects: one for each channel with this part."""
 
     def subjects(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Iterable[tuple[tuple[str, ...], S]]:
         parts = ((channel, part(channel)) for channel in process.channels)

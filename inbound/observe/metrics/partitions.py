@@ -1,6 +1,6 @@
 """Metrics of partitions, of groups' offsets, and of Kafka clients.
 
-At most eight series for each partition.
+Each partition has at most eight series.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import chain
 
 from inbound.kafka.base import FAILURES, STATISTICS, BrokerFigures
 from inbound.observe.explain.facts import Cause
-from inbound.observe.metrics.definition import Metric, Section, of_process
+from inbound.observe.metrics.definition import Metric, MetricGroup, of_process
 from inbound.observe.status.status import GroupOffsets, OffsetsStatus, PartitionOffsets, PartitionStatus, ProcessStatus
 
 #: The states of a partition, the most serious first.
@@ -19,7 +19,6 @@ STATES = ("in_doubt", "held", "leaving", "paused", "failing", "delayed", "ok")
 
 
 def state_of(partition: PartitionStatus) -> str:
-    """Return the state of a partition."""
     is_so = (
         partition.in_doubt,
         partition.held is not None,
@@ -52,7 +51,7 @@ def _offsets(
 
 
 def _ever_held(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Counted:
-    """Yield each partition's records; a new claim begins with 0, so that its rate is known."""
+    """Yield each partition's records; a new claim begins with 0."""
     for channel in process.channels:
         for key, count in ({f"{p.topic}/{p.partition}": 0 for p in channel.partitions} | channel.consumed).items():
             topic, _, partition = key.rpartition("/")
@@ -60,7 +59,10 @@ def _ever_held(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Count
 
 
 def _as_the_ancestor(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Counted:
-    """Its `consumer` was the Kafka client of a subscription; here it is the consumer id, with the channel if need be."""
+    """Yield ANCESTOR's subjects.
+
+    Its `consumer` label was a subscription's Kafka client; here it is the consumer id, with the channel if two share it.
+    """
     users = Counter(channel.consumer_id for other in others for channel in other.channels)
     for channel in process.channels:
         consumer = channel.consumer_id if users[channel.consumer_id] == 1 else f"{channel.consumer_id}#{channel.name}"
@@ -70,7 +72,7 @@ def _as_the_ancestor(process: ProcessStatus, others: Sequence[ProcessStatus]) ->
 
 LABELS = ("channel", "group", "topic", "partition")
 
-PARTITIONS = Section(
+PARTITIONS = MetricGroup(
     "Partitions",
     "For each partition that the process owns.",
     LABELS,
@@ -99,7 +101,7 @@ PARTITIONS = Section(
     ),
 )
 
-OFFSETS = Section(
+OFFSETS = MetricGroup(
     "Offsets",
     "For each partition that the process owns; of `inbound offsets show --metrics`, for each partition of the groups that it "
     "looks at, also without an owner. Scrape both and each is there twice: tell them apart by their job.",
@@ -119,7 +121,7 @@ OFFSETS = Section(
     ),
 )
 
-RECORDS = Section(
+RECORDS = MetricGroup(
     "Records",
     "For each partition that the process owns or has owned.",
     LABELS,
@@ -131,7 +133,7 @@ RECORDS = Section(
     ),
 )
 
-ANCESTOR = Section(
+ANCESTOR = MetricGroup(
     "For dashboards of Knative's eventing-kafka",
     "The gauge of its dispatcher, under its name and labels, for each partition that the process owns, from 0 on. There "
     "`consumer` was the name of a subscription's Kafka client (`rdkafka#consumer-1`); here it is the consumer id, or "
@@ -147,7 +149,7 @@ def _groups(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Iterator
     return (((group.group,), group) for group in (process.offsets.groups if process.offsets is not None else ()))
 
 
-GROUPS = Section(
+GROUPS = MetricGroup(
     "Groups, as `inbound offsets show --metrics` sees them",
     "For each group that it looks at; none while ZooKeeper does not answer.",
     ("group",),
@@ -165,7 +167,7 @@ GROUPS = Section(
     ),
 )
 
-EXPORTERS: Section[OffsetsStatus] = Section(
+EXPORTERS: MetricGroup[OffsetsStatus] = MetricGroup(
     "`inbound offsets show --metrics` itself",
     "For its process.",
     (),
@@ -208,7 +210,7 @@ def _brokers(
     return (((*client, str(one.broker)), one) for *client, brokers in clients for one in brokers)
 
 
-BROKERS: Section[BrokerFigures] = Section(
+BROKERS: MetricGroup[BrokerFigures] = MetricGroup(
     "Brokers, as Kafka clients see them",
     "For each broker that a channel's consumer (`client` is `consumer`), or the ingress's producer (`producer`, without "
     "channel and group), sends requests to: what the client library measures, over the last 15 s with confluent-kafka and "
@@ -252,7 +254,7 @@ BROKERS: Section[BrokerFigures] = Section(
     ),
 )
 
-ANCESTOR_LATENCY: Section[BrokerFigures] = Section(
+ANCESTOR_LATENCY: MetricGroup[BrokerFigures] = MetricGroup(
     "For alerts of Knative's eventing-kafka",
     "The gauge of its Kafka clients' latency, under its name and with its `percentile`. There it was of all brokers together; here "
     "it is of each, with our labels. kafka-python knows `mean` and `max` only.",

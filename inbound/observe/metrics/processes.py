@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from inbound.controller.kafka_controller import SessionState
-from inbound.observe.metrics.definition import Metric, Section, of_process
+from inbound.observe.metrics.definition import Metric, MetricGroup, of_process
 from inbound.observe.status.status import (
     IngressStatus,
     ProcessStatus,
@@ -33,7 +33,7 @@ def _reloads(process: ProcessStatus) -> Mapping[str, float] | None:
     return {"applied": found.applied_total, "refused": found.refused_total, "rolled_back": found.rolled_back_total}
 
 
-PROCESSES: Section[ProcessStatus] = Section(
+PROCESSES: MetricGroup[ProcessStatus] = MetricGroup(
     "Process",
     "For each process. Those of Python (`process_...`, `python_gc_...`) are there too; with `--processes N` they are the "
     "parent's.",
@@ -79,7 +79,7 @@ def _refused(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Iterato
     return iter(Counter((one.file, one.namespace or "", one.name or "") for one in process.refused_manifests).items())
 
 
-MANIFESTS: Section[int] = Section(
+MANIFESTS: MetricGroup[int] = MetricGroup(
     "Manifests",
     "For each [manifest](subscriptions.md#a-manifest-that-cannot-be-used) that cannot be used, in whole or in part; there is none "
     "while all can. Namespace and name are empty where a file cannot be read.",
@@ -94,7 +94,7 @@ MANIFESTS: Section[int] = Section(
     ),
 )
 
-RESETS: Section[ResetsStatus] = Section(
+RESETS: MetricGroup[ResetsStatus] = MetricGroup(
     "Resets of offsets",
     "For each process that carries resets out.",
     (),
@@ -122,7 +122,7 @@ RESETS: Section[ResetsStatus] = Section(
     ),
 )
 
-TRACING: Section[TracingStatus] = Section(
+TRACING: MetricGroup[TracingStatus] = MetricGroup(
     "Tracing",
     "For each process that [traces](tracing.md), since its settings for that count.",
     (),
@@ -143,7 +143,7 @@ TRACING: Section[TracingStatus] = Section(
     ),
 )
 
-SESSIONS: Section[SessionStatus] = Section(
+SESSIONS: MetricGroup[SessionStatus] = MetricGroup(
     "ZooKeeper session",
     "For each process that takes part in a group.",
     (),
@@ -179,7 +179,7 @@ SESSIONS: Section[SessionStatus] = Section(
     ),
 )
 
-THREADS = Section(
+THREADS = MetricGroup(
     "Internal threads",
     "For each of them; their number follows from the configuration.",
     ("thread",),
@@ -199,7 +199,7 @@ THREADS = Section(
     ),
 )
 
-SHIPPING: Section[ShippingStatus] = Section(
+SHIPPING: MetricGroup[ShippingStatus] = MetricGroup(
     "A ledger behind a URI",
     "For each process whose `ledger.path` is a URI.",
     (),
@@ -229,7 +229,7 @@ SHIPPING: Section[ShippingStatus] = Section(
     ),
 )
 
-INGRESS: Section[IngressStatus] = Section(
+INGRESS: MetricGroup[IngressStatus] = MetricGroup(
     "Ingress",
     "For each process that has an [ingress](ingress.md).",
     (),
@@ -297,7 +297,7 @@ def _produced(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Iterat
         yield (partition, f"inbound-ingress#producer-{process.pid}", topic), count
 
 
-PRODUCED = Section(
+PRODUCED = MetricGroup(
     "For dashboards of Knative's eventing-kafka: its receiver",
     "The gauge of its receiver, under its name and labels, for each partition that the ingress has written to. There `producer` "
     "was the name of the Kafka client (`rdkafka#producer-1`); here it ends in the pid, such as `inbound-ingress#producer-4711`. "

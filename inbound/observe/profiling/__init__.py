@@ -1,8 +1,8 @@
-"""Profiles of a running process over HTTP: for `go tool pprof`, and as flame graphs. Imported only where configured.
+"""Profiles of a running process, for pprof and as flame graphs.
 
-`sampler.py` measures CPU time, `heap.py` memory, `threads.py` shows where threads are; each returns a `Profile`,
-which `profile.py` (for pprof) and `flame.py` write (pure). `pages.py` reads requests, `listener.py` is the HTTP server with
-its rights; `inbound/process/sections.py` starts it.
-The room knows no channel and no status: a thread's channel is in its name. Begin with `pages.py`. Reasons:
-docs/decisions/0041-profiling.md.
+Begin with `pages.py`, which reads requests; `listener.py` is the HTTP server with its rights. `sampler.py` measures CPU time,
+`heap.py` memory, `threads.py` shows the places of threads; each returns a `Profile`, which `profile.py` (for pprof) and
+`flame.py` write (pure). `inbound/process/sections.py` imports and starts the listener if it is configured.
+
+The room knows no channel and no status: a thread's channel is in its name. Reasons: docs/decisions/0041-profiling.md.
 """

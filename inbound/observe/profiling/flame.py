@@ -1,4 +1,4 @@
-"""A profile as one HTML page: a flame graph and a table.
+"""Shows a profile as a page: a flame graph and a table.
 
 The page loads nothing else.
 """
@@ -32,7 +32,7 @@ STYLE = """
 .told { min-height: 3em; overflow-wrap: anywhere; white-space: pre-line; }
 """ + "".join(f"#graph .k{i} {{ background: var(--c{i}); }}\n" for i in range(COLOURS))
 
-#: Draws the bars that are wide enough to be seen, from the node that was pressed on; colours are by package.
+#: Draws the visible bars, from the pressed node on; colours are by package.
 SCRIPT = """
 (() => {
   const holder = document.getElementById("profile");
@@ -133,7 +133,10 @@ class FlameNode:
 
 
 def tree(profile: Profile) -> FlameNode:
-    """Return the calls of a profile, outermost first, below their threads; similar threads are one."""
+    """Return a profile's calls below their threads; similar threads are one.
+
+    The outermost call comes first.
+    """
     root = FlameNode("all", "", [0] * len(profile.types))
     for sample in profile.samples:
         # A shrunk place cannot be drawn.
@@ -187,7 +190,7 @@ def flame_page(profile: Profile, heading: str) -> str:
 
 
 def amount(value: int, unit: str) -> str:
-    """Return a number with its unit, for people."""
+    """Return a readable number with its unit."""
     for divisor, name in _DIVISORS.get(unit, ()):
         if abs(value) >= divisor:
             return f"{value / divisor:,.2f} {name}"
@@ -203,7 +206,10 @@ def _tiles(profile: Profile, root: FlameNode) -> list[tuple[str, str, bool]]:
 
 
 def _data(profile: Profile, root: FlameNode) -> str:
-    """Return the tree as JSON for a page: names by number, nodes as [name, place, values, below]."""
+    """Return the tree as JSON for the page.
+
+    Names are numbered; a node is [name, place, values, below].
+    """
     texts: dict[str, int] = {}
 
     def number(text: str) -> int:

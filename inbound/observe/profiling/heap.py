@@ -1,6 +1,6 @@
-"""The memory profile: memory in use by where it was allocated.
+"""The memory profile shows where the memory in use was allocated.
 
-Needs `tracemalloc`.
+It needs `tracemalloc`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,13 @@ _ASK_EVERY = 0.25
 
 
 class Heap:
-    """Traces allocations.
-
-    Any thread; one snapshot at a time.
+    """Traces allocations. Any thread; one snapshot at a time.
 
     Tracing that the user's code has begun goes on.
     """
 
     def __init__(self, clock: Clock, frames: int) -> None:
-        """`frames` is how many calls are kept of each allocation."""
+        """`frames` calls are kept of each allocation."""
         self._clock = clock
         self._frames = frames
         self._ours = False
@@ -36,7 +34,7 @@ class Heap:
         self.lock = threading.Lock()
 
     def begin(self) -> bool:
-        """Trace from now on. Returns False where allocations were traced already."""
+        """Trace from now on; return False: allocations were traced already."""
         if tracemalloc.is_tracing():
             return False
         tracemalloc.start(self._frames)
@@ -44,7 +42,10 @@ class Heap:
         return True
 
     def end(self) -> bool:
-        """Trace no more, unless the user's code began to. Returns whether nothing is traced."""
+        """Stop tracing, unless the user's code began it.
+
+        Returns whether nothing is traced.
+        """
         if self._ours:
             tracemalloc.stop()
             self._ours = False
@@ -56,9 +57,9 @@ class Heap:
         return self._profile([(one.traceback, one.count, one.size) for one in taken], "memory in use", 0)
 
     def growth(self, seconds: float, collect: bool, end: Flag, gone: Callable[[], bool]) -> Profile | None:
-        """Return by how much each place has grown, or shrunk, after `seconds`; None: the client has gone.
+        """Return each place's growth over `seconds`; None: the client has gone.
 
-        Where nothing was traced before, the profile has only the allocations of these seconds.
+        If nothing was traced before, the profile has only the allocations of these seconds.
         """
         began, own = self._clock.now(), self.begin()
         try:
@@ -80,7 +81,6 @@ class Heap:
                 self.end()
 
     def _profile(self, grown: list[tuple[tracemalloc.Traceback, int, int]], title: str, duration_ns: int) -> Profile:
-        """Return the profile of places with their blocks and bytes."""
         names = Names()
         samples = [
             StackSample(tuple(names.of_line(one.filename, one.lineno) for one in reversed(place)), (count, size))

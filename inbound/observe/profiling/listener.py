@@ -1,4 +1,4 @@
-"""The listener of profiles: a separate HTTP server with separate rights."""
+"""The listener of profiles is a separate server with separate rights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OF_A_PERSON = ("same-origin", "none")
 
 
 class ProfilingListener:
-    """Listens from `start` to `close`, both called by the owner.
+    """Listens from `start` to `close`.
 
     `token` is required of every request; None: loopback needs none, and other addresses get no answer.
 
@@ -41,7 +41,7 @@ class ProfilingListener:
         clock: Clock | None = None,
         log: logging.Logger | None = None,
     ) -> None:
-        """`index` is this process's number under `run --processes`; it is added to the port."""
+        """`index`, this process's number under `run --processes`, is added to the port."""
         self._config = config
         self._port = port_of(config, index or 0)
         self._log = log or logging.getLogger(__name__)
@@ -78,7 +78,10 @@ class ProfilingListener:
         self.pages.interrupt()
 
     def close(self) -> None:
-        """Stop listening, trace no more, and end every thread, in at most a few seconds. May be called twice."""
+        """Stop listening and tracing, and end every thread, in a few seconds.
+
+        A second call does nothing.
+        """
         self.interrupt()
         self._server.close()
         self.pages.heap.end()
@@ -98,7 +101,7 @@ class ProfilingListener:
 
 
 def port_of(config: ProfilingConfig, index: int) -> int:
-    """Return the port of the process of that number. Raises ConfigError: there is none so high."""
+    """Return the port of the process `index`; raises ConfigError: none so high."""
     port = config.port + index if config.port else 0
     if port > _HIGHEST_PORT:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The pages below /debug/pprof/."""
+"""Answers the requests below /debug/pprof/."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Parameters:
     """The values of a query, each given once."""
 
     def __init__(self, query: str, allowed: Collection[str]) -> None:
-        """Raises BadRequestError: one of them is not among `allowed`, or is given twice."""
+        """Parse `query`; raises BadRequestError: a parameter is unknown, or given twice."""
         try:
             given = parse_qs(query, keep_blank_values=True, max_num_fields=20)
         except ValueError as error:
@@ -57,7 +57,6 @@ class Parameters:
         return key in self._values
 
     def whole(self, key: str, default: int, at_least: int, at_most: int) -> int:
-        """Return a whole number."""
         given = self._values.get(key)
         if given is None:
             return default
@@ -66,14 +65,16 @@ class Parameters:
         return int(given)
 
     def one_of(self, key: str, allowed: Collection[str], default: str) -> str:
-        """Return one of several words."""
         given = self._values.get(key, default)
         if given not in allowed:
             raise BadRequestError(f"{key}: need one of {', '.join(allowed)}, got {given[:40]!r}")
         return given
 
     def pattern(self, key: str) -> re.Pattern[str]:
-        """Return a pattern for whole names; `*` is any text, `?` any character. By default all names match."""
+        """Return a pattern for whole names; by default all match.
+
+        `*` is any text, `?` any character.
+        """
         given = self._values.get(key, "*")
         if len(given) > LONGEST_PATTERN:
             raise BadRequestError(f"{key}: {len(given)} characters; a pattern has at most {LONGEST_PATTERN}")
@@ -81,7 +82,7 @@ class Parameters:
 
 
 def index_page(prefix: str, heading: str, tracing: bool) -> str:
-    """Return the list of pages, with the cost of each; `tracing`: allocations are traced now."""
+    """Return the list of pages; `tracing`: allocations are traced now."""
     rows = (
         ("flame?seconds=10", "flame graph of 10 s", "Where the process spends its time, as a page.", _SAMPLING),
         ("profile?seconds=10", "CPU profile of 10 s", "The same as a file for go tool pprof.", _SAMPLING),
@@ -148,13 +149,10 @@ _ENDING = "the process is stopping: it takes no more profiles; {prefix}goroutine
 
 
 class ProfilePages:
-    """Takes profiles, and answers with them.
-
-    Any thread; each request in its own.
-    """
+    """Takes profiles, and answers with them. Each request has a thread."""
 
     def __init__(self, clock: Clock, heap_frames: int, threads: ThreadSource | None = None) -> None:
-        """`heap_frames`: how many calls are kept of each allocation."""
+        """`heap_frames` calls are kept of each allocation."""
         self._clock = clock
         self._threads = threads or ThreadSource()
         self._ending = threading.Event()
@@ -186,7 +184,7 @@ class ProfilePages:
             return self._refusal(HTTPStatus.BAD_REQUEST, str(error))
 
     def interrupt(self) -> None:
-        """End a running profile early, and take no more: the process is stopping. May be called twice."""
+        """End a running profile early, and take no more."""
         self._ending.set()
 
     # -- pages -------------------------------------------------------------------------------------------------------
@@ -263,7 +261,7 @@ class ProfilePages:
             self.heap.lock.release()
 
     def _cmdline(self, request: Request) -> Page:
-        """As in Go, with a NUL between two arguments. A setting may be a password."""
+        """Return the arguments, with NULs between them as in Go, without secrets."""
         Parameters(request.query, ())
         return Page(HTTPStatus.OK, "\0".join(_without_settings(sys.orig_argv)).encode("utf-8", "replace"))
 
@@ -287,7 +285,7 @@ class ProfilePages:
 
 
 def _without_settings(arguments: Sequence[str]) -> list[str]:
-    """Return a command line without the values of `--set`, and without known secrets."""
+    """Return a command line without values of `--set` and known secrets."""
     found: list[str] = []
     for before, argument in pairwise(["", *arguments]):
         prefix = "--set=" if argument.startswith("--set=") else ""

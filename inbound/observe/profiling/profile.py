@@ -1,4 +1,4 @@
-"""A profile: samples with stacks, function names, and pprof's encoding.
+"""A profile has samples with stacks and function names; pprof's encoding.
 
 Fields of messages and their numbers are those of `proto/profile.proto` in github.com/google/pprof.
 """
@@ -58,7 +58,7 @@ class Profile:
 class Names:
     """Finds the function and the module of a place, after the measuring.
 
-    For one thread and one profile: modules come and go.
+    One thread, one profile: modules come and go.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Names:
         self._functions: dict[str, list[tuple[int, int, str]]] = {}
         # The same few places are in thousands of stacks.
         self._instructions: dict[tuple[int, int], Frame] = {}
-        #: Returns the function of a line, by the compiled module; the module itself where that is unknown.
+        #: Returns the function of a line, by the compiled module; the module itself if that is unknown.
         self.of_line = cache(self._find_line)
 
     def of_instruction(self, code: CodeType, instruction: int) -> Frame:
@@ -109,7 +109,7 @@ class Names:
         return f"{module}.{qualname}"
 
     def _compiled(self, file: str) -> CodeType | None:
-        """Return the code of a module as it was loaded, from the loader's cache if it has one."""
+        """Return a module's code as loaded, from the loader's cache if any."""
         module: Any = sys.modules.get(self._modules.get(file, ""))
         get_code = getattr(getattr(module, "__loader__", None), "get_code", None)
         if get_code is None:
@@ -122,7 +122,7 @@ class Names:
 
 
 def _functions(code: CodeType | None) -> Iterator[tuple[int, int, str]]:
-    """Yield first line, last line and name of all functions and classes in the code of a module."""
+    """Yield first line, last line and name of functions and classes."""
     todo = [] if code is None else [one for one in code.co_consts if isinstance(one, CodeType)]
     while todo:
         one = todo.pop()
@@ -136,9 +136,9 @@ def _last_line(code: CodeType) -> int:
     return max([own, *(_last_line(const) for const in code.co_consts if isinstance(const, CodeType))])
 
 
-#: The type of the content, and how hard it is compressed.
+#: The content type, and the level of its compression.
 CONTENT_TYPE, LEVEL = "application/octet-stream", 6
-#: The name of the one mapping, which tells readers to look nothing up in a binary.
+#: The name of the one mapping: readers look nothing up in a binary.
 PROGRAM = "inbound"
 _MAPPING = 1
 _UNSIGNED = (1 << 64) - 1
@@ -209,7 +209,7 @@ def _tag(field: int, wire: int) -> bytes:
 
 
 def _number(field: int, value: int) -> bytes:
-    """Return a field of one number; a reader takes a missing field for 0."""
+    """Return a number's field; readers take a missing one for 0."""
     return _tag(field, 0) + _varint(value) if value else b""
 
 
@@ -226,7 +226,10 @@ def _packed(field: int, values: Iterable[int]) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """Return a number of up to 64 bits; a negative one as its two's complement, as int64 is written."""
+    """Return a number of up to 64 bits.
+
+    A negative one is written as its two's complement, as int64 is.
+    """
     value &= _UNSIGNED
     out = bytearray()
     while value > 0x7F:

@@ -1,4 +1,4 @@
-"""The CPU profile: looks at all threads many times a second."""
+"""The CPU profile looks at all threads many times a second."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FEWEST_HZ = 10
 COUNT = ValueType("samples", "count")
 CPU = ValueType("cpu", "nanoseconds")
 WALL = ValueType("wall", "nanoseconds")
-#: Bounds the memory of one profile: further stacks are counted as one.
+#: Bounds the memory of one profile; further stacks are counted as one.
 MOST_STACKS = 10_000
 #: Seconds between two checks of the client's connection, and of the cost.
 ASK_EVERY = 0.25
@@ -46,7 +46,7 @@ class SamplingPace:
     """
 
     def __init__(self, hz: int, budget: float | None) -> None:
-        """`budget`: the part of a processor; None: `hz` looks a second at any cost."""
+        """`budget` is a part of a processor; None: no bound."""
         self._shortest = self.period = 1 / hz
         self._longest = max(self._shortest, 1 / FEWEST_HZ)
         self._budget = budget
@@ -90,7 +90,7 @@ class _Seen:
 
 @dataclass(slots=True, kw_only=True)
 class Order:
-    """A request for a profile."""
+    """An order of a profile."""
 
     seconds: float
     hz: int
@@ -168,7 +168,7 @@ class Sampler:
         )  # fmt: skip
 
     def _begin(self, order: Order, clocks: bool) -> None:
-        """Read the clocks of the threads; a thread that starts later began at 0."""
+        """Read the threads' clocks; a thread that starts later begins at 0."""
         self._meet(self.threads.frames().keys() - {threading.get_ident()}, order)
         for seen in self._seen.values() if clocks else ():
             if seen.known.number is not None:
@@ -176,7 +176,7 @@ class Sampler:
                     seen.cpu = self.threads.cpu_ns(seen.known.number)
 
     def _look(self, elapsed: int, order: Order, clocks: bool) -> None:
-        """See where the threads are, `elapsed` nanoseconds after the last look."""
+        """Look at all threads, `elapsed` nanoseconds after the last look."""
         frames = self.threads.frames()
         me = threading.get_ident()
         if frames.keys() ^ self._seen.keys() != {me}:

@@ -1,4 +1,4 @@
-"""The threads of this process: names, clocks and stacks."""
+"""The threads of this process have names, clocks and stacks."""
 
 from __future__ import annotations
 
@@ -35,13 +35,10 @@ class KnownThread(NamedTuple):
 
 
 class ThreadSource:
-    """The threads of this process, as a sampler needs them.
-
-    Any thread.
-    """
+    """The threads of this process, for a sampler. Any thread."""
 
     def frames(self) -> Mapping[int, FrameType]:
-        """Return the innermost frame of each thread that has run Python, by `threading.get_ident`."""
+        """Return each thread's innermost Python frame, by `threading.get_ident`."""
         return sys._current_frames()
 
     def known(self) -> Mapping[int, KnownThread]:
@@ -53,15 +50,19 @@ class ThreadSource:
         }
 
     def cpu_ns(self, number: int) -> int:
-        """Return the CPU time of a thread. Raises OSError: there is no such thread, or no such clock."""
+        """Return the CPU time of a thread.
+
+        Raises:
+            OSError: there is no such thread, or no such clock.
+        """
         return time.clock_gettime_ns((~number << 3) | _PER_THREAD | _SCHEDULED)
 
     def process_cpu_ns(self) -> int:
-        """Return the CPU time of all threads, also of ended ones and of those that run no Python."""
+        """Return all threads' CPU time, including ended and non-Python ones."""
         return time.process_time_ns()
 
     def has_cpu_clocks(self) -> bool:
-        """Whether this system tells the CPU time of single threads: Linux does."""
+        """Whether this system measures the CPU time of single threads."""
         if not sys.platform.startswith("linux"):
             return False
         try:
@@ -72,12 +73,12 @@ class ThreadSource:
 
 
 def named(known: Mapping[int, KnownThread], ident: int) -> KnownThread:
-    """Return the thread of that identity; one that Python does not know is named by it."""
+    """Return the thread `ident`; one unknown to Python is named by it."""
     return known.get(ident) or KnownThread(f"[thread {ident}]", None)
 
 
 def state_of(number: int | None) -> str | None:
-    """Return a thread's state in a word; None: unknown, or the thread has ended."""
+    """Return a thread's state; None: unknown, or the thread has ended."""
     try:
         stat = Path(f"/proc/self/task/{number}/stat").read_text()
     except OSError:
@@ -86,13 +87,13 @@ def state_of(number: int | None) -> str | None:
 
 
 def labels_of(thread: str) -> dict[str, str]:
-    """Return the labels of a thread of that name: the thread, and the channel that it works for, if it works for one."""
+    """Return a thread's labels: its name, and its channel if any."""
     found = _OF_CHANNEL.fullmatch(thread)
     return {"thread": thread} if found is None else {"thread": thread, "channel": found[1]}
 
 
 class ThreadStack(NamedTuple):
-    """Where a thread was."""
+    """A thread's place at one moment."""
 
     known: KnownThread
     state: str | None
@@ -100,7 +101,7 @@ class ThreadStack(NamedTuple):
 
 
 def stacks_of(threads: ThreadSource, wanted: Callable[[str], bool]) -> list[ThreadStack]:
-    """Return where the wanted threads are, by their names; the calling thread is left out."""
+    """Return the wanted threads' stacks, by name, without the calling thread."""
     found, known, me = threads.frames(), threads.known(), threading.get_ident()
     calls = [(named(known, ident), _calls(frame)) for ident, frame in found.items() if ident != me]
     names = Names()
@@ -112,7 +113,7 @@ def stacks_of(threads: ThreadSource, wanted: Callable[[str], bool]) -> list[Thre
 
 
 def _calls(innermost: FrameType) -> list[tuple[FrameType, int]]:
-    """Return frames, and the instruction of each: all at once, before the threads go on."""
+    """Return frames with their instructions, all before the threads go on."""
     calls: list[tuple[FrameType, int]] = []
     frame: FrameType | None = innermost
     while frame is not None and len(calls) < DEEPEST:
@@ -122,9 +123,9 @@ def _calls(innermost: FrameType) -> list[tuple[FrameType, int]]:
 
 
 def as_profile(stacks: Iterable[ThreadStack], now_ns: int) -> Profile:
-    """Return a profile in which each thread counts 1; threads with the same place, name and state are one sample.
+    """Return a profile in which each thread counts 1.
 
-    `now_ns` since the Unix epoch.
+    Threads with the same place, name and state are one sample. `now_ns` is since the Unix epoch.
     """
     alike = Counter((one.stack, one.known.name, one.state) for one in stacks)
     samples = [
@@ -138,7 +139,7 @@ def as_profile(stacks: Iterable[ThreadStack], now_ns: int) -> Profile:
 
 
 def grouped(stacks: Iterable[ThreadStack]) -> str:
-    """Return them as text, threads at the same place together, the most first (`debug=1`)."""
+    """Return the text of `debug=1`: threads grouped by place, largest group first."""
     together: dict[tuple[Frame, ...], list[str]] = {}
     for one in stacks:
         together.setdefault(one.stack, []).append(one.known.name)
@@ -151,7 +152,7 @@ def grouped(stacks: Iterable[ThreadStack]) -> str:
 
 
 def one_by_one(stacks: Iterable[ThreadStack]) -> str:
-    """Return each as text, like Go's tracebacks: the innermost call first (`debug=2`)."""
+    """Return the text of `debug=2`: each thread, as in Go's tracebacks."""
     blocks = []
     for known, state, stack in stacks:
         about = [state or "unknown", *(["daemon"] if known.daemon else []), f"system thread {known.number or '?'}"]

@@ -14,8 +14,8 @@ from pydantic import TypeAdapter, ValidationError
 import inbound
 from inbound.controller.reset_offset import ResetCommand
 from inbound.controller.reset_offset.targets import in_words
-from inbound.coordinators.members import SubscriberStatus
 from inbound.coordinators.pauses import Pause
+from inbound.coordinators.subscriber_status import SubscriberStatus
 from inbound.kafka.base import BrokerFigures
 from inbound.ledger.base import LedgerStatus
 from inbound.mirror.plan import MirrorStatus
@@ -26,12 +26,9 @@ from inbound.runtime.instruments import HistogramStatus
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionOffsets:
-    """One partition of one group.
+    """One partition of one group; None: unknown."""
 
-    None: not known.
-    """
-
-    channel: str  # of the configuration; empty: none of its channels reads it
+    channel: str  # that reads it by the configuration; empty: there is none
     group: str
     topic: str
     partition: int
@@ -55,7 +52,7 @@ class GroupOffsets:
 class OffsetsStatus:
     """The results of the exporter's last look.
 
-    Without ZooKeeper's answer there are no groups and partitions, never old numbers.
+    Without ZooKeeper's answer there are no groups and partitions: old numbers are never shown.
     """
 
     looks_total: int = 0
@@ -77,10 +74,10 @@ class ResetDetail:
 
     name: str
     ref: str  # the reset's subject, in the words of its request
-    topic: str | None  # None: to be found yet
+    topic: str | None  # None: not found yet
     group: str | None
     what: str  # `to the earliest offset`
-    by: str  # who asked
+    by: str  # the requester
     state: str  # see `inbound.controller.reset_offset.model.State`
     finished: bool
     created: float
@@ -90,7 +87,10 @@ class ResetDetail:
 
 
 def reset_details(commands: Iterable[ResetCommand]) -> list[ResetDetail]:
-    """Return the running resets, oldest first, then the last `ENDED` ended ones, newest first."""
+    """Return the running resets, then the last `ENDED` ended ones.
+
+    Running resets begin with the oldest, ended ones with the newest.
+    """
     known = sorted(commands, key=lambda command: command.created)
     ended = sorted((c for c in known if c.finished), key=lambda command: command.ended or 0.0, reverse=True)
     return [_detail(command) for command in (*(c for c in known if not c.finished), *ended[:ENDED])]
@@ -119,13 +119,13 @@ class PartitionStatus:
 
     topic: str
     partition: int
-    place: str  # see `inbound.partition.partition.Place`
+    place: str  # see `inbound.partition.place.Place`
     leaving: bool
     epoch: int
     position: int  # next offset to deliver
     committed: int | None
     high_watermark: int | None
-    lag: int | None  # records in the log that are not committed yet; None while the log's end is not known
+    lag: int | None  # uncommitted records in the log; None while the log's end is unknown
     buffered_bytes: int
     records_total: int  # delivered by this process since its claim
     batches_total: int
@@ -134,11 +134,11 @@ class PartitionStatus:
     held: str | None  # why it is not read, and what to do about it
     last_error: str | None
     last_batch_at: float | None  # Unix time
-    in_doubt: bool  # owned as far as we know, but the session may have expired
+    in_doubt: bool  # the session may have expired
     paused: bool = False  # nothing is read: see `ChannelStatus.paused`
     cause: str = "starting"  # its activity, or why it is stalled: see `inbound.observe.explain.facts.Cause`
     cause_since: float | None = None  # Unix time
-    #: `cause` and `since` (Unix time) while it is stalled: there is something to read, and its rest is not wanted.
+    #: `cause` and `since` (Unix time) while it is stalled: there are records to read, and its wait is not wanted.
     stalled: dict[str, Any] | None = None
 
 
@@ -148,8 +148,8 @@ class ResetStatus:
 
     name: str
     topic: str
-    step: str  # how far it has come: see `inbound.controller.reset_offset.model.State`; empty: not known
-    since: float  # Unix time at which it closed the gate; 0: not known
+    step: str  # see `inbound.controller.reset_offset.model.State`; empty: unknown
+    since: float  # Unix time at which it closed the gate; 0: unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +159,7 @@ class ManifestStatus:
     name: str  # namespace/name
     where: str  # file and line
     reset: str | None = None  # the name of its reset
-    state: str = ""  # as that says: see `inbound.controller.reset_offset.model.State`; `gone`: it has been cleared away
+    state: str = ""  # of that reset: see `inbound.controller.reset_offset.model.State`; `gone`: it was removed
     message: str = ""  # the reason of its wait, or its result
     problem: str | None = None  # why it does nothing
     finished: bool = False
@@ -167,15 +167,12 @@ class ManifestStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class RefusedManifestStatus:
-    """An unusable file, object or subscriber of the manifests.
-
-    Everything else goes on.
-    """
+    """An unusable file, object or subscriber of the manifests."""
 
     kind: str | None  # None: the file, or a document of it, cannot be read
     namespace: str | None
     name: str | None
-    subscriber: str | None  # its uid, or where it stands; None: the whole object
+    subscriber: str | None  # its uid, or its place; None: the whole object
     file: str
     where: str  # file and line
     problem: str  # a line for each
@@ -183,7 +180,7 @@ class RefusedManifestStatus:
 
     @property
     def subject(self) -> str:
-        """Its name for people."""
+        """Its readable name."""
         subscriber = f", subscriber {self.subscriber}" if self.subscriber is not None else ""
         return f"{self.kind} {self.namespace}/{self.name}{subscriber}" if self.kind and self.name else self.file
 
@@ -196,47 +193,47 @@ class ChannelStatus:
     group: str
     consumer_id: str
     coordinator: str  # kind and parameters, for people
-    registered: bool  # our id node stands: what `/readyz` asks
-    topics: dict[str, int]  # name: number of partitions, as the brokers say
+    registered: bool  # its id node exists: `/readyz` asks for that
+    topics: dict[str, int]  # name: number of partitions, by the brokers
     members: list[str]  # consumer ids of the group, as last read
-    share: int  # partitions we should own
+    share: int  # partitions it should own
     partitions: list[PartitionStatus]
-    abandoned: list[str]  # partitions given up whose callback still runs
+    abandoned: list[str]  # released partitions whose callback still runs
     records_total: int  # over all partitions ever held by this process
     batches_total: int
     commits_total: int
     commits_waiting: int
     commits_fenced_total: int
     not_sent_total: int = 0  # records that the processor committed and then did not deliver
-    processor: dict[str, Any] = field(default_factory=dict)  # what the processor says of itself
+    processor: dict[str, Any] = field(default_factory=dict)  # the processor's own status
     zk_transactions_total: int
     #: "topic/partition": records delivered by this process, also of partitions that it has released
     consumed: dict[str, int] = field(default_factory=dict)
     kafka_problem: str | None
     ledger_problem: str | None
-    provable: bool  # everything so far is in the ledger
-    #: What people should know of the group's shares; see `inbound.coordinators.base.Plan`.
+    provable: bool  # the ledger has everything so far
+    #: On the group's shares, for people; see `inbound.coordinators.base.Plan`.
     notices: list[str] = field(default_factory=list)
     #: "topic/partition": why its nodes in ZooKeeper cannot be used, so that it is not claimed, or not checked.
     bad_nodes: dict[str, str] = field(default_factory=dict)
-    #: The pauses because of which this member reads nothing; it goes on when none is left.
+    #: The pauses that stop this member's reads.
     paused: list[Pause] = field(default_factory=list)
     #: The resets that stop its partitions; operations take effect when these are over.
     resets: list[ResetStatus] = field(default_factory=list)
-    #: The condition of the subscription that the channel serves; None: it serves none.
+    #: The condition of the channel's subscription; None: there is none.
     subscriber: SubscriberStatus | None = None
-    #: It was taken out of the configuration, and leaves its group; the process goes on.
+    #: The configuration no longer has it, and it leaves its group; the process goes on.
     removed: bool = False
-    #: Records per second that the processor takes at most; None: no bound. And whether it can be set while it runs.
+    #: Records per second that the processor takes at most; None: no bound.
     max_read_rate: float | None = None
-    paced: bool = False
-    #: "topic/partition" of partitions that an operator had this member release, and that it does not claim for a while.
+    paced: bool = False  # `max_read_rate` can be set while it runs
+    #: "topic/partition" of partitions that an operator had this member release; it does not claim them for a while.
     left_to_others: list[str] = field(default_factory=list)
     buffer_limit_bytes: int = 0  # of records read ahead, over all partitions
     meters: MetersStatus = field(default_factory=MetersStatus)
     ledger: LedgerStatus | None = None  # None: there is none, or it counts nothing
     mirror: MirrorStatus | None = None  # None: offsets go to ZooKeeper only
-    brokers: list[BrokerFigures] = field(default_factory=list)  # what the consumer measures of its requests to each
+    brokers: list[BrokerFigures] = field(default_factory=list)  # the consumer's figures of its requests to each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,11 +243,11 @@ class SessionStatus:
     state: str  # see `inbound.controller.kafka_controller.State`
     id: str | None  # hexadecimal
     timeout: float | None  # seconds, negotiated
-    certain_for: float  # seconds until it counts as in doubt; 0 when it does
+    certain_for: float  # seconds until it is in doubt; 0: it is
     sessions_total: int
     evaluations_total: int
     problem: str | None = None  # why there is no connection, or why nodes are refused, and what to do
-    suspensions_total: int = 0  # times that the connection to ZooKeeper was lost
+    suspensions_total: int = 0  # lost connections to ZooKeeper
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,13 +256,13 @@ class ThreadStatus:
 
     name: str
     alive: bool
-    last_step_age: float  # seconds since it last came back; workers inside a callback do not count as stuck
+    last_step_age: float  # seconds since its last step ended; workers in a callback do not count as stuck
     failures: int  # steps that raised: defects of inbound
     in_callback: bool = False
 
     @classmethod
     def of(cls, driver: Driver, now: float, *, in_callback: bool = False) -> ThreadStatus:
-        """Return the state of a driver's thread at clock time `now`. Any thread."""
+        """Return the state of a driver's thread at `now`. Any thread."""
         return cls(
             name=driver.name,
             alive=driver.thread.is_alive(),
@@ -281,7 +278,7 @@ class IngressStatus:
 
     url: str
     client: str  # its Kafka client
-    away: str | None  # why Kafka cannot be written to
+    away: str | None  # why Kafka takes no events
     topics: int  # that exist, as last read
     connections: int
     connections_refused_total: int
@@ -299,7 +296,7 @@ class IngressStatus:
     request_seconds: HistogramStatus | None = None  # from the last byte of a request to its answer
     headers_left_out_total: int = 0  # that did not go into records: too many, or too large
     produced: dict[str, int] = field(default_factory=dict)  # events that Kafka has acknowledged, by "topic/partition"
-    brokers: list[BrokerFigures] = field(default_factory=list)  # what the producer measures of its requests to each
+    brokers: list[BrokerFigures] = field(default_factory=list)  # the producer's figures of its requests to each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,21 +308,21 @@ class ShippingStatus:
     bytes_waiting: int
     files_total: int  # shipped since the start
     failures_total: int
-    problem: str | None  # why files wait; None: they don't
+    problem: str | None  # why files wait; None: none waits
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReloadStatus:
     """The outcome of changes of the configuration while the process runs."""
 
-    digest: str  # of what runs: the first 12 hexadecimal digits of a SHA-256 over the files that it was read from
+    digest: str  # of the running configuration: the first 12 hexadecimal digits of a SHA-256 over its files
     applied_total: int = 0
     refused_total: int = 0  # could not be used, as a whole
     rolled_back_total: int = 0  # did not start; the former configuration runs again
     last_outcome: str | None = None  # applied, refused, rolled-back; None: nothing has changed yet
     last_at: float | None = None  # Unix time
     last_steps: list[str] = field(default_factory=list)  # the steps, in words: `orders: edit (workers)`
-    problem: str | None = None  # why the current files are not what runs; a line for each
+    problem: str | None = None  # why the current files do not run; a line for each
     under_way: bool = False  # channels are being stopped, or started
     watching: bool = False  # the folders are watched; else they are polled
 
@@ -341,17 +338,17 @@ class ReloadOutcome:
     outcome: str
     steps: list[str] = field(default_factory=list)
     problem: str | None = None
-    digest: str = ""  # of what runs now
+    digest: str = ""  # of the running configuration
 
 
 @dataclass(frozen=True, kw_only=True)
 class TracingStatus:
-    """The spans of this process, and their way to the collector."""
+    """The spans of this process, and their delivery to the collector."""
 
     backend: str  # otlp or zipkin
-    endpoint: str  # without what may be secret in it
+    endpoint: str  # without secrets
     sample_rate: float  # of the traces that begin here
-    sent_total: int = 0  # taken by the collector, since these settings count
+    sent_total: int = 0  # taken by the collector, since these settings apply
     dropped_total: int = 0  # too many waited, the collector refused them, or they ended after other settings came
     waiting: int = 0  # ended, and not sent yet
     problem: str | None = None  # why none can be sent
@@ -362,9 +359,9 @@ class ResetsStatus:
     """Resets of offsets, of any group, that this process knows."""
 
     unfinished: int = 0  # known, and not ended; every process counts them
-    ended_total: dict[str, int] = field(default_factory=dict)  # led to their end by this process: succeeded, ...
+    ended_total: dict[str, int] = field(default_factory=dict)  # by this process: succeeded, ...
     last_seconds: dict[str, float] = field(default_factory=dict)  # from submission to end, of the last one of each
-    known: list[ResetDetail] = field(default_factory=list)  # those under way, and the last ones that have ended
+    known: list[ResetDetail] = field(default_factory=list)  # the running ones, and the last ended ones
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -376,23 +373,21 @@ class ProcessStatus:
     host: str
     started: str  # ISO 8601
     stopping: bool
-    session: SessionStatus | None  # None: it has no part in any group (`inbound ingress`)
+    session: SessionStatus | None  # None: it is a member of no group (`inbound ingress`)
     channels: list[ChannelStatus]
     threads: list[ThreadStatus]
-    problem: str | None = None  # why nothing more is known of it: it does not answer
+    problem: str | None = None  # why it does not answer
     #: The problem of the current configuration files; the process goes on with the former ones.
     config_problem: str | None = None
     ingress: IngressStatus | None = None
     ledger_shipping: ShippingStatus | None = None  # None: the ledger is not behind a URI
     reload: ReloadStatus | None = None  # None: the process does not follow its configuration
     offsets: OffsetsStatus | None = None  # None: the process is no exporter of offsets
-    #: The ResetOffset manifests of the configuration.
     reset_manifests: list[ManifestStatus] = field(default_factory=list)
-    #: What of its other manifests cannot be used.
     refused_manifests: list[RefusedManifestStatus] = field(default_factory=list)
     resets: ResetsStatus | None = None  # None: the process carries none out
     tracing: TracingStatus | None = None  # None: nothing is traced
-    #: What the clients by which subscriptions read together measure of their requests to each broker.
+    #: The figures of the clients that subscriptions share, of their requests to each broker.
     brokers: list[BrokerFigures] = field(default_factory=list)
 
     @classmethod
@@ -404,11 +399,10 @@ class ProcessStatus:
         )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON takes it."""
         return asdict(self)
 
     def stuck(self, limit: float = 60.0) -> list[str]:
-        """Return the problems of internal threads: only these make a process unhealthy."""
+        """Return the problems of internal threads, which make a process unhealthy."""
         problems = [f"thread {t.name} is dead" for t in self.threads if not t.alive]
         return problems + [
             f"thread {t.name} has been stuck for {t.last_step_age:.0f} s"
@@ -417,7 +411,10 @@ class ProcessStatus:
         ]
 
     def ready(self) -> list[str]:
-        """Return why the process is not ready; empty when it is a member of all its groups, even with 0 partitions."""
+        """Return why the process is not ready; empty: it is.
+
+        A member of all its groups is ready, even without a partition.
+        """
         if self.problem is not None:
             return [self.problem]
         if self.stopping:
@@ -431,7 +428,7 @@ class ProcessStatus:
             missing.append(f"ingress: Kafka is away: {self.ingress.away}")
         if self.offsets is not None and self.offsets.looked_at is None:
             missing.append(
-                f"offsets: not looked at yet: {self.offsets.zookeeper_problem or 'the first look is under way'}"
+                f"offsets: not looked at yet: {self.offsets.zookeeper_problem or 'the first look has not ended'}"
             )
         return missing
 
@@ -443,12 +440,14 @@ def stalled(cause: str, since: float | None) -> dict[str, Any] | None:
 
 @cache
 def _reader() -> TypeAdapter[ProcessStatus]:
-    """Return the reader of other processes' status; made at its first use, which takes a while."""
+    """Return the reader of other processes' status; its making takes a while."""
     return TypeAdapter(ProcessStatus)
 
 
 def process_status(body: Mapping[str, Any]) -> ProcessStatus:
-    """Return the status of another process from its JSON; unknown keys are ignored.
+    """Return the status of another process from its JSON.
+
+    Unknown keys are ignored.
 
     Raises:
         ValueError: it is no status.

@@ -1,6 +1,6 @@
 """Sends ended spans to the collector; drops spans that cannot be sent.
 
-Why not the SDK's own processor and exporters: docs/decisions/0040-tracing.md.
+docs/decisions/0040-tracing.md has the reasons against the SDK's own processor and exporters.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 MOST_WAITING, MOST_AT_ONCE = 4096, 512
 #: Seconds between two requests.
 DELAY = 1.0
-#: Until the same spans are sent again.
+#: Before the same spans are sent again.
 BACKOFF = Backoff(1.0, 15.0)
 #: Answers after which the request is retried; any other refusal is final.
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -36,15 +36,12 @@ Post = Callable[[HttpMessage], HttpAnswer]
 
 
 class CollectorExporter(SpanProcessor):
-    """Queues ended spans, and sends them: a `Part` of the process.
-
-    Spans end on any thread.
-    """
+    """Queues ended spans, and sends them: a `Part` of the process."""
 
     def __init__(
         self, encode: Encode, post: Post, shown: str, clock: Clock, wake: Callable[[], None] = lambda: None
     ) -> None:
-        """`shown` names the collector in messages; `wake` has `run_once` called soon."""
+        """`shown` names the collector in messages; `wake` makes `run_once` run soon."""
         self._encode = encode
         self._post = post
         self._shown = shown
@@ -96,7 +93,10 @@ class CollectorExporter(SpanProcessor):
         return max(self._clock.now(), self._not_before) if more else self._clock.now() + DELAY
 
     def send(self, post: Post) -> bool:
-        """Send one request. Returns whether more spans wait. One thread at a time."""
+        """Send one request; return whether more spans wait.
+
+        One thread at a time.
+        """
         with self._lock:
             spans = [self._waiting.popleft() for _ in range(min(MOST_AT_ONCE, len(self._waiting)))]
         if not spans:
@@ -155,7 +155,7 @@ class CollectorExporter(SpanProcessor):
             self._closed = True
 
     def give_up(self) -> int:
-        """Drop the queue. Returns how many spans were in it."""
+        """Drop the queue; return the number of its spans."""
         with self._lock:
             count = len(self._waiting)
             self._waiting.clear()
@@ -169,16 +169,12 @@ NAMED_LINKS = 16
 
 def encoder(backend: str, service_name: str) -> Encode:
     """Return the encoder for a backend."""
-    return _otlp() if backend == "otlp" else _zipkin(service_name)
-
-
-def _otlp() -> Encode:
+    if backend == "zipkin":
+        return _zipkin(service_name)
     from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
-    def encode(spans: Sequence[ReadableSpan]) -> HttpMessage:
-        return HttpMessage({"content-type": "application/x-protobuf"}, encode_spans(spans).SerializeToString())
-
-    return encode
+    protobuf = {"content-type": "application/x-protobuf"}
+    return lambda spans: HttpMessage(protobuf, encode_spans(spans).SerializeToString())
 
 
 def _zipkin(service_name: str) -> Encode:
@@ -200,10 +196,5 @@ def _zipkin(service_name: str) -> Encode:
 
     node = NodeEndpoint()
     node.service_name = service_name
-    made = Encoder()
-
-    def encode(spans: Sequence[ReadableSpan]) -> HttpMessage:
-        text = made.serialize(cast(Any, spans), node)  # typed for spans, and reads what a ReadableSpan has
-        return HttpMessage({"content-type": "application/json"}, text.encode())
-
-    return encode
+    made: Any = Encoder()  # Any: its `serialize` is typed for spans, and takes a ReadableSpan
+    return lambda spans: HttpMessage({"content-type": "application/json"}, made.serialize(spans, node).encode())

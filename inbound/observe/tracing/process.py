@@ -1,4 +1,4 @@
-"""Traces of a process: on or off, and to which collector.
+"""Switches the traces of a process on and off.
 
 OpenTelemetry is imported when traces are first on.
 """
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: For a connection to the collector. Seconds.
+#: Seconds for a connection to the collector.
 CONNECT = 5.0
-#: For the queued spans when the process ends, or the settings change. Seconds.
+#: Seconds for the queued spans when the process ends, or the settings change.
 LAST = 2.0
 
 
 class ProcessTracing:
     """Makes the spans of a process: see `inbound.processors.spans.Tracing`.
 
-    `configure` and `close` by one thread at a time; everything else by any.
+    `configure` and `close` run on one thread at a time, everything else on any.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -47,7 +47,7 @@ class ProcessTracing:
         self.spans: Spans | None = None
 
     def configure(self, config: TracingConfig) -> None:
-        """Make spans as configured from now on, or none. Begun spans go to the former collector.
+        """Make spans as configured; begun ones go to the former collector.
 
         Raises:
             ConfigError: the settings cannot be used; the former ones stay.
@@ -80,12 +80,12 @@ class ProcessTracing:
 
 
 class _Collecting:
-    """The spans of some settings, and their way to the collector."""
+    """The spans of some settings, and their delivery to the collector."""
 
     def __init__(self, settings: TracingSettings, clock: Clock) -> None:
         from inbound.observe.tracing.exporter import CollectorExporter, encoder
 
-        # Its own messages say again what ours say, or quote what a stranger has sent.
+        # Its own messages repeat ours, or quote untrusted senders.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         self.settings = settings
         wakeup, encode = Wakeup(), encoder(settings.backend, settings.service_name)
@@ -131,7 +131,7 @@ class _Collecting:
 
 
 def make_spans(settings: TracingSettings, to: SpanProcessor) -> Spans:
-    """Return spans that `to` gets when they end. Imports OpenTelemetry."""
+    """Return spans that go to `to` when they end; imports OpenTelemetry."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
@@ -153,7 +153,7 @@ def make_spans(settings: TracingSettings, to: SpanProcessor) -> Spans:
 
 
 def client_of(settings: TracingSettings, timeout: float) -> HttpClient:
-    """Return a client of the collector; `timeout` is of one request, in seconds."""
+    """Return a client of the collector; `timeout` is a request's, in seconds."""
     url = parse_url(settings.endpoint)
     tls = tls_context("tracing", settings.ca_file, None, None) if url.scheme == "https" else None
     return HttpClient(url, headers=settings.headers, connect_timeout=min(CONNECT, timeout), timeout=timeout, tls=tls)

@@ -1,9 +1,7 @@
 """Continues the traces of incoming headers, and samples new traces.
 
-Reads W3C's and B3's headers, writes W3C's.
-
-Headers of a hop win over the event's own extension, which names the trace that the event began in. The extension counts
-where no hop is named; it is never written.
+It reads W3C's and B3's headers, and writes W3C's. Headers of a hop take precedence over the event's own extension, which names
+the trace that the event began in. The extension counts if no hop is named; it is never written.
 """
 
 from __future__ import annotations
@@ -94,7 +92,10 @@ def in_request(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def in_lines(lines: Iterable[bytes]) -> dict[str, str]:
-    """Return the trace headers of our own header lines, where an event's extension is called `traceparent`."""
+    """Return the trace headers of our own header lines.
+
+    An event's extension is called `traceparent` there.
+    """
     found: dict[str, str] = {}
     for line in lines:
         for name in ("traceparent", "tracestate"):
@@ -104,18 +105,15 @@ def in_lines(lines: Iterable[bytes]) -> dict[str, str]:
 
 
 class Propagation:
-    """Makes contexts.
-
-    Any thread.
-    """
+    """Makes contexts. Any thread."""
 
     def __init__(self, deferred: Sampler) -> None:
-        """`deferred` decides on traces whose sender left that to the receiver, as B3 allows."""
+        """`deferred` decides on traces whose sender, as in B3, did not."""
         self._deferred = deferred
         self._ids = RandomIdGenerator()
 
     def context(self, found: dict[str, str]) -> Context:
-        """Return the context of these headers; without a span where they name none."""
+        """Return the context, with a span if the headers name one."""
         if not found:
             return Context()
         context = _W3C.extract(found, Context())
@@ -136,7 +134,7 @@ class Propagation:
         context = _B3.extract(found, Context())
         span = _spans(context)
         if span is None:
-            # Headers without ids can still ask that nothing is recorded.
+            # Headers without ids can still forbid recording.
             if (single if single is not None else sampled) in _NOT_SAMPLED:
                 ids = self._ids.generate_trace_id(), self._ids.generate_span_id()
                 return set_span_in_context(NonRecordingSpan(SpanContext(*ids, is_remote=True)), Context())

@@ -1,4 +1,4 @@
-"""The settings of traces, checked: section, mounted folders and files."""
+"""Reads the settings of traces from the section, mounted folders and files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ENCODERS = {
 
 @dataclass(frozen=True)
 class TracingSettings:
-    """Which traces are recorded, and the collector that takes them."""
+    """The sample rate of traces, and their collector."""
 
     backend: str  # otlp or zipkin
     endpoint: str = field(repr=False)
@@ -96,7 +96,10 @@ def _check_installed(backend: str) -> None:
 
 
 def _contents(key: str, folder: Path, wanted: frozenset[str]) -> dict[str, str]:
-    """Return the wanted files of a mounted folder, all of one version: Kubernetes swaps them by one link, `..data`."""
+    """Return the wanted files of a mounted folder, all of one version.
+
+    Kubernetes swaps them by one link, `..data`.
+    """
     for _ in range(5):
         data = folder / "..data"
         now = Path(os.path.realpath(data if data.exists() else folder))

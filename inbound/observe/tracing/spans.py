@@ -1,4 +1,4 @@
-"""Makes the spans: implements the protocols of `inbound.processors.spans`, and traces `inbound publish`."""
+"""Makes spans for the protocols of `inbound.processors.spans`, and for `inbound publish`."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from inbound.config.secrets import KNOWN
 from inbound.observe.tracing.propagation import Propagation, in_lines, in_record, in_request, outgoing
 from inbound.processors.batch import Batch, BatchResponse, Record
 from inbound.processors.cloudevents_http import HttpAnswer, HttpMessage
-from inbound.processors.spans import Consumer, Hop, Served, Shown, Spans, Work, headers_with_hop, posted
+from inbound.processors.spans import ConsumerName, Hop, ServedRequest, Shown, Spans, Work, headers_with_hop, posted
 
 if TYPE_CHECKING:  # it imports a Kafka client
-    from inbound.publishing.publisher import Post, RecordProducer, SentRecord
+    from inbound.publishing.posting import Post
+    from inbound.publishing.publisher import RecordProducer, SentRecord
 
 #: Attributes of events, by the headers of a record and of a request that hold them.
 _OF_RECORDS = {
@@ -43,9 +44,12 @@ LONGEST = 256
 
 
 def _processing_attributes(
-    consumer: Consumer, topic: str, partition: int, offset: int, count: int | None
+    consumer: ConsumerName, topic: str, partition: int, offset: int, count: int | None
 ) -> dict[str, str | int]:
-    """Return the attributes of a span `process`: for a batch of `count` records, or (None) for one record."""
+    """Return the attributes of a span `process`.
+
+    It is for a batch of `count` records; None: for one record.
+    """
     found = {
         **_messaging("process", topic),
         "messaging.destination.partition.id": str(partition),
@@ -59,7 +63,6 @@ def _processing_attributes(
 
 
 def _sending_attributes(topic: str, count: int = 1) -> dict[str, str | int]:
-    """Return the attributes of a span `send`."""
     batch = {"messaging.batch.message_count": count} if count != 1 else {}
     return {**_messaging("send", topic), **batch}
 
@@ -74,7 +77,7 @@ def _messaging(operation: str, topic: str) -> dict[str, str | int]:
 
 
 def _posting_attributes(shown: str, attempt: int, receiver: str) -> dict[str, str | int]:
-    """Return the attributes of a span `POST` to a URL; `shown` is the URL without its secrets."""
+    """Return the attributes of `POST`; `shown` is the URL without secrets."""
     resent = {"http.request.resend_count": attempt} if attempt else {}
     return {**_whereto(shown), "inbound.receiver": receiver, **resent}
 
@@ -93,7 +96,7 @@ def _whereto(shown: str) -> Mapping[str, str | int]:
 def _serving_attributes(
     method: str, scheme: str, host: str, target: str, headers: Iterable[tuple[bytes, bytes]]
 ) -> dict[str, str | int]:
-    """Return the attributes of the span of an incoming request, without its query."""
+    """Return the attributes of an incoming request's span, without its query."""
     found: dict[str, str | int] = {
         "http.request.method": method,
         "url.path": target.partition("?")[0][:LONGEST],
@@ -128,10 +131,7 @@ _NOWHERE = Context()
 
 
 class OpenTelemetrySpans:
-    """Makes spans with one tracer.
-
-    Any thread.
-    """
+    """Makes spans with one tracer. Any thread."""
 
     def __init__(self, tracer: Tracer, propagation: Propagation) -> None:
         self._tracer = tracer
@@ -139,7 +139,7 @@ class OpenTelemetrySpans:
 
     # -- a processor's batches ---------------------------------------------------------------------------------------
 
-    def call(self, consumer: Consumer, batch: Batch, callback: Callable[[Batch], T]) -> T:
+    def call(self, consumer: ConsumerName, batch: Batch, callback: Callable[[Batch], T]) -> T:
         span = self._of_many(consumer, batch.topic, batch.partition, batch.records)
         with _current(span):
             response = callback(batch)
@@ -148,13 +148,13 @@ class OpenTelemetrySpans:
         _answered(span, response)
         return response
 
-    def _of_many(self, consumer: Consumer, topic: str, partition: int, records: Sequence[Record]) -> Span:
-        """Begin the span of several records, each of which may belong to another trace."""
+    def _of_many(self, consumer: ConsumerName, topic: str, partition: int, records: Sequence[Record]) -> Span:
+        """Begin the span of several records, perhaps of several traces."""
         attributes = _processing_attributes(consumer, topic, partition, records[0].offset, len(records))
         return self._linked(f"process {topic}", SpanKind.CONSUMER, attributes, records)
 
     def _linked(self, name: str, kind: SpanKind, attributes: dict[str, str | int], records: Sequence[Record]) -> Span:
-        """Begin a span without a parent, linked to the spans that the records name."""
+        """Begin a span without a parent, linked to the records' spans."""
         parent = self._propagation.parent(in_record(records[0].headers))
         first = [Link(parent)] if parent is not None else []
         span = self._start(name, _NOWHERE, kind, attributes, first)
@@ -184,7 +184,7 @@ class OpenTelemetrySpans:
     # -- events that are dispatched ----------------------------------------------------------------------------------
 
     def work(
-        self, consumer: Consumer, topic: str, partition: int, records: Sequence[Record], lines: Sequence[bytes]
+        self, consumer: ConsumerName, topic: str, partition: int, records: Sequence[Record], lines: Sequence[bytes]
     ) -> Work:
         if len(records) != 1:
             return _Work(self, self._of_many(consumer, topic, partition, records))
@@ -198,7 +198,9 @@ class OpenTelemetrySpans:
 
     # -- incoming requests, and written records --------------------------------------------------------------------------
 
-    def serve(self, method: str, scheme: str, host: str, target: str, headers: Iterable[tuple[bytes, bytes]]) -> Served:
+    def serve(
+        self, method: str, scheme: str, host: str, target: str, headers: Iterable[tuple[bytes, bytes]]
+    ) -> ServedRequest:
         headers = list(headers)
         context = self._propagation.context(in_request(headers))
         span = self._start(method, context, SpanKind.SERVER, {"http.request.method": method})
@@ -215,7 +217,7 @@ class OpenTelemetrySpans:
         attributes = _posting_attributes(target.shown, 0, "sink")
         batch = get_current_span().get_span_context()
         if len(records) != 1:
-            if batch.is_valid:  # that one is linked to the records
+            if batch.is_valid:  # it is linked to the records
                 return self.hop("POST", get_current(), SpanKind.CLIENT, attributes)
             return _Hop(self._linked("POST", SpanKind.CLIENT, attributes, records), True)
         (record,) = records
@@ -281,7 +283,7 @@ class _ParentSpan:
         self._spans = spans
         self._span = span
         recording = span.is_recording()
-        # Without recording no further span is made; the receiver learns that from this one, whose `end` does nothing.
+        # Without recording no further span is made; this one, whose `end` does nothing, tells the receiver.
         self._unrecorded = None if recording else _Hop(span, False)
         self._context = set_span_in_context(span, _NOWHERE) if recording else _NOWHERE
 
@@ -367,10 +369,7 @@ def _failed(span: Span, kind: str, text: str) -> None:
 
 
 class TracedProducer:
-    """The `Producer` of `inbound publish`.
-
-    A span ends when its record is acknowledged.
-    """
+    """The `Producer` of `inbound publish`; a span ends with its record's acknowledgement."""
 
     def __init__(self, producer: RecordProducer, spans: Spans) -> None:
         self._producer = producer
@@ -403,11 +402,9 @@ class TracedProducer:
 
 
 class TracedPost:
-    """The sender of `inbound publish --to`: see `inbound.publishing.publisher.Post`.
+    """The sender of `inbound publish --to`: see `inbound.publishing.posting.Post`.
 
-    One thread at a time.
-
-    Each attempt has a span, linked to the attempt before.
+    Each attempt has a span, linked to the attempt before. One thread at a time.
     """
 
     def __init__(self, post: Post, spans: Spans, target: Shown) -> None:

@@ -1,4 +1,4 @@
-"""What differs between two configurations, and the steps between. Pure."""
+"""The differences of two configurations, and the steps between. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from inbound.config import Config, RefusedManifest
 from inbound.observe.status.status import RefusedManifestStatus
 from inbound.plan.plan import PlannedChannel, standing
 
-#: Sections of the configuration that stand for channels.
+#: Sections of the configuration that describe channels.
 _OF_CHANNELS = ("channels", "manifests")
-#: Keys of a channel for which it leaves its group and is made again: its membership, and code made for it.
-#: Everything else changes while it keeps its partitions.
+#: Keys whose change makes a channel leave its group, and replaces it: its membership, and code made for it.
+#: All other keys change while it keeps its partitions.
 REPLACED_FOR = frozenset(
     {
         "topics",
@@ -29,7 +29,7 @@ REPLACED_FOR = frozenset(
         "max_uncommitted_records",
     }
 )
-#: Compared by what they stand for.
+#: Compared by their content instead.
 _COMPARED_OTHERWISE = frozenset({"processor.options", "subscriptions"})
 
 
@@ -38,7 +38,7 @@ class Reconfigurable(Protocol):
     """A processor whose options can change; others are replaced between two batches."""
 
     def reconfigure(self, options: object, generation: int | None) -> None:
-        """Use `options` from the next batch on, and read the files that they name again. Any thread.
+        """Use `options` from the next batch, and reread their files. Any thread.
 
         Raises:
             ConfigError: they cannot be used; the old ones go on.
@@ -86,14 +86,14 @@ class ManifestRefusal:
 
 @dataclass(frozen=True)
 class ProcessPlan:
-    """All that a process does, or is to do."""
+    """All that a process runs, or will run."""
 
     config: Config
     channels: Mapping[str, PlannedChannel]
-    #: What stands for the content of files beside the configuration, by the section that names them.
+    #: The content (or a digest of it) of files beside the configuration, by the section that names them.
     contents: Mapping[str, str] = field(default_factory=dict)
     digest: str = ""
-    #: The channels of manifests that can be read, by namespace.name, and what of manifests cannot be used.
+    #: The channels of readable manifests, by namespace.name, and the manifests that cannot be used.
     read: frozenset[str] = frozenset()
     refused: tuple[ManifestRefusal, ...] = ()
 
@@ -118,9 +118,10 @@ class Changes:
 
 
 def keeping(old: ProcessPlan, new: ProcessPlan) -> ProcessPlan:
-    """Return `new` with the channels of `old` whose manifests cannot be used now.
+    """Return `new` with channels of `old` whose manifests became unusable.
 
-    They stand on what `new` says of the process. What has another name or group in `new` is not kept: that is where it went.
+    Their process settings are those of `new`. A channel with another name or group in `new` is not kept: it moved
+    there.
     """
     groups = {planned.config.group for planned in new.channels.values()}
     channels = dict(new.channels)
@@ -147,12 +148,15 @@ def changes(old: ProcessPlan, new: ProcessPlan) -> Changes:
             steps[name] = step
     sections = {}
     for name in Config.model_fields:
-        if name not in _OF_CHANNELS and (keys := _section(name, old, new)):
+        if name not in _OF_CHANNELS and (keys := section_keys(name, old, new)):
             sections[name] = keys
     return Changes(steps, sections)
 
 
-def _section(name: str, old: ProcessPlan, new: ProcessPlan) -> tuple[str, ...]:
+def section_keys(name: str, old: ProcessPlan, new: ProcessPlan) -> tuple[str, ...]:
+    """Return a section's keys that differ.
+
+    `files`: the content of its files alone."""
     keys = tuple(differing(getattr(old.config, name), getattr(new.config, name)))
     # A listener whose address was given is another one than the same by default: see `AdminConfig.given`.
     if name == "admin" and not keys and old.config.admin.given != new.config.admin.given:
@@ -171,7 +175,7 @@ def _step(before: PlannedChannel | None, after: PlannedChannel | None) -> Channe
     replace = any(key in REPLACED_FOR or key.startswith("coordinator") for key in keys)
     if before.options != after.options:
         keys.append("processor.options")
-        # What sends is made once.
+        # A transport is made once.
         replace |= getattr(before.options, "transport", None) != getattr(after.options, "transport", None)
     if before.subscriber != after.subscriber and "processor.options" not in keys:
         keys.append("subscriber")
@@ -185,7 +189,10 @@ def _step(before: PlannedChannel | None, after: PlannedChannel | None) -> Channe
 
 
 def differing(old: Any, new: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the dotted keys whose values differ; of mappings, and where models are of two kinds, the key as a whole."""
+    """Yield the dotted keys whose values differ.
+
+    Of mappings, and of models of two kinds, the key as a whole.
+    """
     if isinstance(old, BaseModel) and type(old) is type(new):
         for name in type(old).model_fields:
             below = f"{prefix}.{name}" if prefix else name

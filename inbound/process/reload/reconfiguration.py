@@ -19,14 +19,14 @@ from inbound.runtime.driver import Driver, Wakeup
 
 log = logging.getLogger(__name__)
 
-#: How often the files are looked at where the system does not tell that something has happened, and where it does; how
-#: soon a look is confirmed by another one; and how often who is leaving is looked at. Seconds.
+#: Seconds between looks at the files without and with a folder watch, until a second look confirms the first, and between
+#: looks at leaving channels.
 LOOK, LOOK_WATCHED, SETTLE, LOOK_AT_LEAVING = 0.5, 10.0, 0.25, 0.05
-#: What is to come back and cannot is tried again after so many seconds.
+#: Seconds until a failed rollback is tried again.
 TRY_AGAIN = 5.0
-#: How long what stands on new settings of ZooKeeper or Kafka may take to work, in seconds, before the old ones come back.
+#: Seconds within which channels must work with new settings of ZooKeeper or Kafka; else the old ones come back.
 PATIENCE = 20.0
-#: Sections that are only known to be good when what stands on them works.
+#: Sections that are only known to be good when the channels work with them.
 _ON_TRIAL = frozenset({"zookeeper", "kafka"})
 
 
@@ -34,7 +34,11 @@ class ConfigSource(Protocol):
     """Where the configuration comes from; see `inbound.cli.shared.files.ConfigFiles`."""
 
     def changed(self) -> Loaded | None:
-        """Return the configuration if it has changed. Raises ConfigError, once: it cannot be used."""
+        """Return the configuration if it has changed.
+
+        Raises:
+            ConfigError: it cannot be used; raised once.
+        """
 
     def again(self) -> None:
         """Let `changed` return, or raise, its last answer once more."""
@@ -44,11 +48,11 @@ class ConfigSource(Protocol):
         """Whether another look has to confirm the last one."""
 
     def folders(self) -> set[Path]:
-        """Return the folders in which a change of it shows."""
+        """Return the folders whose changes show a changed configuration."""
 
 
 class FolderEvents(Protocol):
-    """Reports changes in folders at once; see `inbound.cli.run.watching.FolderWatch`."""
+    """Reports changes in folders at once; see `inbound.cli.run.folder_watch.FolderWatch`."""
 
     watching: bool
 
@@ -64,7 +68,7 @@ class Channels:
         """Make and start a channel. Raises InboundError: it does not start."""
 
     def edit(self, name: str, planned: PlannedChannel) -> None:
-        """Give a running channel other settings. Raises InboundError: it goes on as before."""
+        """Apply other settings to a channel. Raises InboundError: it is unchanged."""
 
     def remove(self, name: str) -> None:
         """Let a channel leave its group; `finish` closes it then."""
@@ -78,11 +82,11 @@ class Channels:
         return {}
 
     def leaving(self) -> Mapping[str, PlannedChannel]:
-        """Return the channels that are leaving: their names and groups are not free yet."""
+        """Return the leaving channels: their names and groups are still taken."""
         return {}
 
     def troubles(self, sections: Collection[str]) -> list[str]:
-        """Return why channels do not work with the new settings of these sections."""
+        """Return why channels fail with the new settings of these sections."""
         return []
 
 
@@ -96,25 +100,34 @@ C = TypeVar("C", bound=Closable)
 
 
 class Section:
-    """One section of the configuration, as a running process takes it in.
+    """One section of the configuration, as a running process applies it.
 
     Used by the thread of changes.
     """
 
     def __init__(self, name: str, change: Callable[[Config, Config], object] = lambda old, new: None) -> None:
-        """`change(old, new)` puts the section of `new` into effect. Raises InboundError: `old` stays in effect."""
+        """Take `change(old, new)`, which applies the section of `new`.
+
+        Raises InboundError: `old` stays in effect.
+        """
         self.name = name
         self._change = change
 
     def prepare(self, old: ProcessPlan, new: ProcessPlan) -> None:
-        """Try the new settings beside those in use. Raises InboundError: they do not work."""
+        """Try the new settings, unused. Raises InboundError: they do not work."""
 
     def apply(self, old: ProcessPlan, new: ProcessPlan) -> None:
-        """Put the new settings into effect. Raises InboundError: the old ones stay in effect."""
+        """Apply the new settings. Raises InboundError: the old ones stay."""
         self._change(old.config, new.config)
 
+    def lags(self, new: ProcessPlan) -> bool:
+        """Return whether its part needs this step anyway.
+
+        Its own section may not differ from the one that stands."""
+        return False
+
     def tidy(self) -> None:
-        """Close parts that are not in use: replaced ones, and those prepared for a change that failed."""
+        """Close unused parts: replaced ones, and those of a failed change."""
 
 
 class Replaceable(Section, Generic[C]):
@@ -127,14 +140,17 @@ class Replaceable(Section, Generic[C]):
         in_use: Callable[[object], bool],
         change: Callable[[Config, Config], object] = lambda old, new: None,
     ) -> None:
-        """`current` is the part for new channels, `in_use` says whether a channel still uses one; `change`: see `Section`."""
+        """Take `current`, the part for new channels.
+
+        `in_use` returns whether a channel still uses one; `change`: see `Section`.
+        """
         super().__init__(name, change)
         self.current = current
         self.former: list[C] = []
         self._in_use = in_use
 
     def replace(self, new: C) -> None:
-        """Let `new` be the part for new channels."""
+        """Use `new` for new channels."""
         self.former.append(self.current)
         self.current = new
 
@@ -145,10 +161,10 @@ class Replaceable(Section, Generic[C]):
 
 
 class Reconfiguration:
-    """Brings a process to its current configuration, step by step: see `inbound.runtime.driver.Part`.
+    """Brings a process to its current configuration: see `inbound.runtime.driver.Part`.
 
-    What cannot be used changes nothing: the old goes on, and `problem` says why. What can be read but does not start is
-    taken back whole, and not tried again before it has changed, or a reload is asked for.
+    An unusable configuration changes nothing: the old one goes on, and `problem` says why. One that can be read but
+    does not start is rolled back whole, and not tried again before it has changed, or a reload is requested.
     """
 
     def __init__(
@@ -163,10 +179,11 @@ class Reconfiguration:
         watch: Callable[[Callable[[], None]], FolderEvents] | None = None,
         wakeup: Wakeup | None = None,
     ) -> None:
-        """`begun` runs at the start; `plan` raises ConfigError where a configuration cannot be used.
+        """Take `begun`, the plan at the start, and `plan`, which makes others.
 
-        `sections` are prepared and applied in their order; a change of any other section has no effect. `watch` makes what
-        reports changes in folders, given a function to call; `wakeup` wakes the thread that calls `run_once`.
+        `plan` raises ConfigError where a configuration cannot be used. `sections` are prepared and applied in their
+        order; a change of any other section is refused. `watch` makes a folder watch from a function to call at
+        changes; `wakeup` wakes the thread that calls `run_once`.
         """
         self._source = source
         self._plan = plan
@@ -179,18 +196,18 @@ class Reconfiguration:
         self.driver = Driver("changes", self, self._wakeup, clock)
         #: Whether the process follows its configuration at all.
         self.follows = source is not None
-        self._done = begun  # what was reached last
-        self._standing = begun  # as it is on the way; its channels are asked for
+        self._done = begun  # the last plan that was reached
+        self._standing = begun  # as far as the steps have come; its channels are asked for
         self._wanted = begun
-        self._undoing: str | None = None  # why we are on the way back
+        self._undoing: str | None = None  # the reason of a rollback in progress
         self._look_at = 0.0
-        self._todo_at = float("inf")  # when to do, or try again, what leads to what is wanted
+        self._todo_at = float("inf")  # when to take, or retry, the steps to `_wanted`
         self._under_way = False
-        self._trial: set[str] = set()  # sections that have changed, and are good when what stands on them works
+        self._trial: set[str] = set()  # changed sections that are good once the channels work with them
         self._trial_until = float("inf")
         self._steps: list[str] = []
         self._problem: str | None = None
-        self._stuck: dict[str, str] = {}  # what could not be brought back yet
+        self._stuck: dict[str, str] = {}  # what could not be rolled back yet, and why
         self._hurried = False
         self._settling = False
         self._asks = self._taken = 0
@@ -198,13 +215,13 @@ class Reconfiguration:
         self._answered: tuple[int, ReloadOutcome] = (0, ReloadOutcome(UNCHANGED))
         self._counts = {APPLIED: 0, REFUSED: 0, ROLLED_BACK: 0}
         self._last: tuple[str, float, list[str]] | None = None
-        #: What of the manifests cannot be used now. Replaced as a whole.
+        #: The manifests that cannot be used now. Replaced as a whole.
         self.refused: tuple[ManifestRefusal, ...] = ()
         self._tell_refused(begun)
 
     @property
     def config(self) -> Config:
-        """The configuration of which each section is in effect now. Any thread."""
+        """The configuration in effect, section by section. Any thread."""
         return self._standing.config
 
     # -- any thread --------------------------------------------------------------------------------------------------
@@ -231,12 +248,12 @@ class Reconfiguration:
         )
 
     def hurry(self) -> None:
-        """Something has happened to the files: look soon. Any thread."""
+        """Look at the files soon: they have changed. Any thread."""
         self._hurried = True
         self._wakeup.set()
 
     def ask(self) -> int:
-        """Have the files read and tried again, even if they are known. Returns a number for `answer`."""
+        """Read and try known files again, too. Returns a number for `answer`."""
         with self._answers:
             self._asks += 1
             number = self._asks
@@ -244,11 +261,11 @@ class Reconfiguration:
         return number
 
     def reload(self, seconds: float) -> ReloadOutcome | None:
-        """Look at the files now, and wait for the outcome; None: there is none after so many seconds."""
+        """Look at the files now, and wait for the outcome; None: timeout."""
         return self.answer(self.ask(), seconds)
 
     def answer(self, number: int, seconds: float) -> ReloadOutcome | None:
-        """Wait for the outcome of an `ask`; None: there is none after so many seconds."""
+        """Wait for the outcome of an `ask`; None: none within `seconds`."""
         with self._answers:
             self._answers.wait_for(lambda: self._answered[0] >= number, seconds)
             answered, outcome = self._answered
@@ -315,7 +332,7 @@ class Reconfiguration:
         self._reply(ReloadOutcome(REFUSED, [], problem, self._done.digest))
 
     def _tell_refused(self, new: ProcessPlan) -> None:
-        """Log once that a manifest cannot be used, and once that it can again."""
+        """Log once that a manifest became unusable, and once that it recovered."""
         before = {_unplaced(one): one for one in self.refused}
         now = {_unplaced(one): one for one in new.refused}
         for key, one in now.items():
@@ -343,7 +360,9 @@ class Reconfiguration:
     def _left(self) -> Changes:
         standing = self._standing
         now = ProcessPlan(standing.config, self._channels.staying(), standing.contents, standing.digest)
-        return changes(now, self._wanted)
+        found = changes(now, self._wanted)
+        lagging = {section.name: () for section in self.sections if section.lags(self._wanted)}
+        return Changes(found.steps, {**lagging, **found.sections})
 
     def _do(self, now: float) -> None:
         found = self._left()
@@ -352,7 +371,7 @@ class Reconfiguration:
         if found.sections:
             found = self._left()
         for name, step in found.steps.items():
-            if step.do in (Do.REMOVE, Do.REPLACE):  # which is added again when it has gone
+            if step.do in (Do.REMOVE, Do.REPLACE):  # a replaced one is added again when it has left
                 self._channels.remove(name)
         stuck = {}
         for name, step in found.steps.items():
@@ -368,6 +387,8 @@ class Reconfiguration:
         standing, wanted = self._standing, self._wanted
         sections = [section for section in self.sections if section.name in differing]
         try:
+            for name in sorted(set(differing).difference(section.name for section in self.sections)):
+                raise ConfigError(f"{name}: cannot change while the process runs; restart it")
             for section in sections:
                 section.prepare(standing, wanted)
             for section in sections:
@@ -401,12 +422,12 @@ class Reconfiguration:
         elif do is Do.ADD:
             planned = self._wanted.channels[name]
             leaving = self._channels.leaving()
-            # What had the name, or the group, has to be gone first; then all is looked at again.
+            # The channel that had the name, or the group, has to leave first; then the steps are computed again.
             if name not in leaving and all(planned.config.group != other.config.group for other in leaving.values()):
                 self._channels.add(name, planned)
 
     def _failed(self, problem: str, now: float) -> bool:
-        """Turn back. Returns False if we are on the way back already: then it is tried again later."""
+        """Begin the rollback. Returns False if it fails itself: it is retried."""
         if self._undoing is not None:
             log.error("%s; it is to come back, and is tried again in %.0f s", problem, TRY_AGAIN)
             self._todo_at = now + TRY_AGAIN
@@ -449,10 +470,9 @@ class Reconfiguration:
 
 
 def _problems(plan: ProcessPlan) -> str | None:
-    """Return the problems of a plan's manifests, for the answer to a reload."""
     return "\n".join(one.told for one in plan.refused) or None
 
 
 def _unplaced(one: ManifestRefusal) -> tuple[str, str]:
-    """Return an identity of a refusal that does not depend on its line in the file."""
+    """Return an identity of a refusal without its line in the file."""
     return one.manifest.subject, re.sub(r":\d{1,9}", "", one.manifest.problem)

@@ -1,4 +1,4 @@
-"""Makes the ZooKeeper client, and looks at access rights of nodes."""
+"""Makes the ZooKeeper client, and checks access rights of nodes."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ def zookeeper_client(
     former_password: Path | None = None,
     on_change: Callable[[], None] = lambda: None,
 ) -> KazooZooKeeper:
-    """Return a client; `start` connects it. `former_password` is the file of its user's password before.
+    """Return a client; `start` connects it.
 
-    `on_change` is called, on any thread, whenever the connection changes.
+    `former_password` is the file of its user's last password. `on_change` is called, on any thread, whenever the
+    connection changes.
 
     Raises:
         ConfigError: a file that it names cannot be used, or a library is not installed.
@@ -48,7 +49,7 @@ def zookeeper_client(
 
 
 def zookeeper_access(settings: ZooKeeperConfig) -> Access:
-    """Return how the client connects and logs in; files are read whenever it does."""
+    """Return the client's credentials; their files are read at each connect."""
     auth, tls = settings.auth, settings.tls
     acl = settings.acl or ("open" if auth is None else "creator")
     encryption = None
@@ -95,26 +96,26 @@ def _reader(path: Path, key: str) -> Secret:
 
 # -- access rights of nodes --------------------------------------------------------------------------------------------
 
-#: So many requests are on their way at a time.
+#: Requests in flight at a time.
 _AT_ONCE = 64
-#: How often the first look is tried, in seconds, and how soon again after one that was not answered.
+#: Seconds between tries of the first look, and until the next one after ZooKeeper did not answer.
 _LOOK, _AGAIN = 0.5, 5.0
-#: At a start only the group, its folders and those of its topics are looked at: nodes of partitions are many, and made
-#: by whom theirs were.
+#: At a start only the group, its folders and those of its topics are checked: nodes of partitions are many, and have the
+#: same owner as these.
 _FIRST_LOOK = 3
 
 
 @dataclass(frozen=True)
 class NodeRights:
-    """Access rights of nodes, as a look found them."""
+    """The access rights of nodes, as a look found them."""
 
     looked_at: int
-    differ: tuple[str, ...]  # their access rights are others, and can be looked at
-    closed: tuple[str, ...]  # they let us not even look
+    differ: tuple[str, ...]  # readable, with other access rights than configured
+    closed: tuple[str, ...]  # not readable for us
 
 
 async def look(zk: KazooZooKeeper, roots: Collection[str], *, levels: int | None = None) -> NodeRights:
-    """Look at `roots` and all below them, or so many levels of it. Raises TransientError: ZooKeeper does not answer."""
+    """Check nodes from `roots` down. Raises TransientError: ZooKeeper does not answer."""
     differ: list[str] = []
     closed: list[str] = []
     count = 0
@@ -141,10 +142,10 @@ async def look(zk: KazooZooKeeper, roots: Collection[str], *, levels: int | None
 
 
 async def correct(zk: KazooZooKeeper, paths: Sequence[str]) -> None:
-    """Give nodes the access rights that the configuration asks for, children before their parents.
+    """Give nodes the configured access rights, children before their parents.
 
     Raises:
-        ZkDeniedError: one does not let us; those before it are done.
+        ZkDeniedError: ZooKeeper refuses one; those before it are done.
         TransientError: ZooKeeper does not answer; doing it again is safe.
     """
     for some in _portions(sorted(paths, key=lambda path: -path.count("/"))):
@@ -158,7 +159,7 @@ def roots_of(groups: Iterable[str]) -> list[str]:
 
 
 async def tell(zk: KazooZooKeeper, tasks: Tasks, groups: Callable[[], Iterable[str]]) -> None:
-    """Log, once ZooKeeper answers, which groups have nodes with other access rights than configured."""
+    """Log groups whose nodes have other rights than configured, once connected."""
     if not zk.closes_nodes:
         return
     while zk.connection is None:

@@ -19,7 +19,7 @@ from inbound.process.reload.reconfiguration import Replaceable
 from inbound.process.zookeeper.client import tell, zookeeper_client
 from inbound.runtime.driver import Driver, Wakeup
 
-#: How long a connection with new settings may take to come about, in seconds.
+#: Seconds within which a connection with new settings must come about.
 CONNECT_SECONDS = 10.0
 
 
@@ -36,8 +36,10 @@ class Coordination:
         resets: Callable[[ZooKeeper, Tasks], ResetController],
         groups: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """Connect to nothing yet. `on_step` is called after each of the controller's steps, on its thread; `resets` makes what
-        carries out resets of offsets; `groups` are those whose nodes' access rights are looked at.
+        """Connect to nothing yet.
+
+        `on_step` is called after each of the controller's steps, on its thread; `resets` makes the controller of
+        resets; `groups` returns the groups whose nodes' access rights are checked.
 
         Raises:
             ConfigError: the settings cannot be used.
@@ -55,7 +57,7 @@ class Coordination:
             Driver("controller", self, self.wakeup, clock),
             Driver("committer", self.committer, self.committer.wakeup, clock),
         ]
-        #: Set when another one has taken its place.
+        #: Set when another connection has replaced it.
         self.retired = False
         self._ended = False
 
@@ -65,7 +67,7 @@ class Coordination:
         return all(driver.thread.is_alive() for driver in self.drivers)
 
     def run_once(self) -> float | None:
-        """The controller's step."""
+        """Take the controller's step."""
         due = self.controller.run_once()
         self._on_step(self)
         return due
@@ -79,7 +81,9 @@ class Coordination:
             driver.start()
 
     def try_out(self, stopping: Callable[[float], bool]) -> None:
-        """Wait for a connection. `stopping` waits for so many seconds, and returns whether the process ends.
+        """Wait for a connection.
+
+        `stopping` waits for so many seconds, and returns whether the process ends.
 
         Raises:
             InboundError: there is none yet.
@@ -94,7 +98,7 @@ class Coordination:
                 )
 
     def configure(self, timing: ControllerConfig) -> None:
-        """Use other times from now on."""
+        """Apply other times from now on."""
         self.controller.timing = timing_of(timing)
         self.committer.interval = timing.commit_interval
 
@@ -104,7 +108,7 @@ class Coordination:
         self.resets.close()
 
     def status(self) -> SessionStatus:
-        """Return how its session is. Any thread."""
+        """Return the session's status. Any thread."""
         connection, session = self.zk.connection, self.controller.session
         return SessionStatus(
             state=self.controller.state.value,
@@ -127,7 +131,7 @@ class Coordination:
             driver.join(5.0)
 
     def close(self) -> None:
-        """End the session, with the owner nodes that are left in it."""
+        """End the session, and with it the remaining owner nodes."""
         if not self._ended:
             self.end()
         self.tasks.close()
@@ -140,7 +144,7 @@ class Coordination:
 
 
 def timing_of(config: ControllerConfig) -> Timing:
-    """Return when partitions move."""
+    """Return the controller's times."""
     return Timing(config.rebalance_interval, config.rebalance_delay, config.join_delay)
 
 
@@ -154,7 +158,10 @@ class ZooKeeperSection(Replaceable[Coordination]):
         in_use: Callable[[object], bool],
         ends_within: Callable[[float], bool],
     ) -> None:
-        """`make` returns a connection, not begun; `ends_within` waits, and returns whether the process ends."""
+        """Take `make`, which returns a connection that has not begun.
+
+        `ends_within` waits, and returns whether the process ends.
+        """
         super().__init__("zookeeper", make(config), in_use)
         self._make = make
         self._ends_within = ends_within
@@ -172,7 +179,10 @@ class ZooKeeperSection(Replaceable[Coordination]):
         self._prepared.try_out(self._ends_within)
 
     def apply(self, old: ProcessPlan, new: ProcessPlan) -> None:
-        """Use the new connection; where only its files have changed, reconnect in the same session."""
+        """Use the new connection, or reconnect if only its files changed.
+
+        The session stays the same then.
+        """
         if old.config.zookeeper == new.config.zookeeper:
             self.current.zk.reconnect()
         elif self._prepared is not None:

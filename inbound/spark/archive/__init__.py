@@ -1,6 +1,6 @@
 """`spark archive`: topics as Parquet of CloudEvents, each offset once.
 
-The archive knows no group, ledger or ZooKeeper: Spark's checkpoint and its own manifests say how far it is.
+The archive knows no group, ledger or ZooKeeper: Spark's checkpoint and its own manifests have its progress.
 
 Begin with `job.py`: the queries, from start to summary; it asks the brokers for topic ids and log starts. On the way:
 

@@ -1,11 +1,11 @@
 """One micro-batch: staged, written down, moved into place.
 
 1. Its rows are written to a folder of their own below `_archive/staging`. A run that dies leaves it there; the next
-   one deletes it and writes another.
-2. Its manifest is created: which files are to stand where. From now on the batch is archived.
-3. Its files are moved, one by one. A run that dies leaves the rest to the next one, which moves what is still staged.
+   run deletes it and writes another.
+2. Its manifest is created: the final path of each file. From now on the batch is archived.
+3. Its files are moved, one by one. A run that dies leaves the rest to the next run, which moves the files still staged.
 4. The staging folder is deleted: all moves are done. Spark notes that the batch is done, and never gives it again. If
-   it does, for it died before noting it, the manifest is there and nothing is written a second time.
+   it does, because it died before the note, the manifest is there and nothing is written a second time.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from inbound.spark.archive.layout import (
 from inbound.spark.archive.rows import EVENT_DDL, SET_APART_DDL, archived, set_apart
 from inbound.spark.archive.storage import Storage
 
-#: Manifests of so many batches of a topic are kept. Spark asks for the last one again, never for an older one.
+#: A topic keeps the manifests of so many batches. Spark repeats the last batch only.
 MANIFESTS_KEPT = 20
-#: Told by tests where the archive is, so that they can kill it there.
+#: Called at each step: tests kill the archive there.
 Step = Callable[[str], None]
 
 
 class TopicArchive:
-    """The archive of one topic: its books and its batches. Batches of one topic come one after the other.
+    """The archive of one topic, which adds batches one by one.
 
     `places` is held while files are moved into place: no folder may be swapped in that time.
     """
@@ -65,30 +65,30 @@ class TopicArchive:
         self.gaps: list[Gap] = []
         self._storage = storage
         self._late = late
-        self._state = state  # of the topic now; raises ArchiveError if it is another topic by now
+        self._state = state  # of the topic now; raises ArchiveError if the topic was recreated
         self._places = places
         self._step = step
         self._last: BatchManifest | None = None
 
     @property
     def checkpoint(self) -> str:
-        """The folder of Spark's own books on this topic."""
+        """Return the folder of Spark's checkpoint of this topic."""
         return f"{CHECKPOINT}/{topic_name(self.book.topic)}"
 
     @property
     def totals(self) -> Counts:
-        """All that was ever archived of this topic."""
+        """Return the counts of all runs."""
         return Counts() if self._last is None else self._last.totals
 
     @property
     def until(self) -> Mapping[int, int]:
-        """Up to which offset of each partition the topic is archived."""
+        """Return each partition's first offset that is not archived."""
         return self.book.starts if self._last is None else self._last.until
 
     def recover(self) -> None:
-        """Finish what a run before this one had written down and not moved.
+        """Finish the moves of an earlier run's manifests.
 
-        Raises ArchiveError: Spark's checkpoint and the manifests are not of one another.
+        Raises ArchiveError: Spark's checkpoint and the manifests do not belong together.
         """
         found = [self._read(batch) for batch in self._batches()]
         for manifest in found:
@@ -109,7 +109,7 @@ class TopicArchive:
             )
 
     def add(self, records: DataFrame, batch: int) -> None:
-        """Archive one micro-batch, as Spark hands it to `foreachBatch`."""
+        """Archive one micro-batch of `foreachBatch`."""
         until = offsets_of(self._storage.read(f"{self.checkpoint}/offsets/{batch}"), self.book.topic)
         manifest = self._read(batch) if batch in self._batches() else None
         if manifest is None:
@@ -131,10 +131,10 @@ class TopicArchive:
 
     def _write_down(self, records: DataFrame, batch: int, until: Mapping[int, int]) -> BatchManifest:
         storage, spark = self._storage, records.sparkSession
-        self._state()  # of another topic of this name nothing may be staged
+        self._state()  # nothing may be staged of a recreated topic
         staging = f"{STAGING}/{topic_name(self.book.topic)}-{batch}-{uuid.uuid4().hex}"
-        # One file for each folder, where that is not too large: nothing to be compacted later. It needs adaptive
-        # execution, which a stream's session has switched off, and this is no stream any more.
+        # One file for each folder, where that is not too large, needs no compaction later. It needs adaptive execution, which
+        # a stream's session has switched off; this is no stream any more.
         spark.conf.set("spark.sql.adaptive.enabled", "true")
         rows = records.mapInArrow(archived(self._late), EVENT_DDL)  # type: ignore[arg-type]
         written = _write(rows, storage.full(f"{staging}/rows"))
@@ -185,7 +185,10 @@ class TopicArchive:
     def _gaps(
         self, staged: DataFrame, since: Mapping[int, int], until: Mapping[int, int], starts: Mapping[int, int]
     ) -> tuple[Gap, ...]:
-        """Return what Kafka deleted before it was read. What a log lacks further up was compacted, or never a record."""
+        """Return the offsets that Kafka deleted before they were archived.
+
+        Offsets that are missing further up were compacted, or never a record.
+        """
         gaps: list[Gap] = []
         for partition, first in since.items():
             end = min(starts.get(partition, 0), until[partition])
@@ -232,7 +235,7 @@ class TopicArchive:
 
 
 def _write(rows: DataFrame, to: str) -> int:
-    """Write to a new folder, by the column `folder`. Returns how many rows the executors say to have written."""
+    """Write rows by the column `folder`; return the executors' count."""
     seen = Observation()
     in_order = rows.hint("rebalance", "folder").sortWithinPartitions("folder", "kafka_partition", "kafka_offset")
     counted = in_order.observe(seen, F.count(F.lit(1)).alias("rows"))
@@ -241,7 +244,7 @@ def _write(rows: DataFrame, to: str) -> int:
 
 
 def _read(spark: SparkSession, storage: Storage, path: str, ddl: str) -> DataFrame:
-    """Return what was written there; no rows where nothing was."""
+    """Return the rows below a path, none if it is absent."""
     if not storage.names(path):
         return spark.createDataFrame([], ddl)
     return spark.read.schema(ddl).parquet(storage.full(path))

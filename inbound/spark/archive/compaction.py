@@ -1,9 +1,9 @@
-"""Many small files of a day that is over into few.
+"""Compacts many small files of a closed day into few.
 
-All folders of one round are rewritten by one job, to a staging folder. Then a book is created that says
-which folder gets which files; from now on they do. Each folder is swapped as a whole: the old one is moved out of the
-archive, the new one in. So a reader sees every offset once, or, in the moment between the two moves, nothing of that
-folder; never an offset twice. A run that dies between them leaves the book, and the next one finishes.
+One job rewrites all folders of a round, to a staging folder. Then a book is created with the new files of each folder; from
+now on the swap is decided. Each folder is swapped as a whole: the old one is moved out of the archive, the new one in. So a
+reader sees every offset once, or, between the two moves, nothing of that folder; never an offset twice. A run that dies
+between them leaves the book, and the next run finishes.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from inbound.spark.archive.layout import (
 from inbound.spark.archive.rows import EVENT_DDL, SET_APART_DDL
 from inbound.spark.archive.storage import File, Storage
 
-#: A compacted file has about so many bytes.
+#: The size of a compacted file. Bytes.
 TARGET = 128 * 2**20
-#: One round takes so many bytes, and so many folders: the space in staging beside the archive.
+#: The most bytes and folders of one round: the space in staging beside the archive.
 _ROUND_BYTES = 16 * 2**30
 _ROUND_FOLDERS = 1000
 _SWAPS = f"{BOOKS}/swaps"
@@ -43,7 +43,7 @@ _SWAPS = f"{BOOKS}/swaps"
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """How many files became how many."""
+    """Numbers of files before and after."""
 
     folders: int = 0
     before: int = 0
@@ -54,7 +54,7 @@ class Compacted:
 
 
 class Compaction:
-    """Compacts the folders of closed days. Nothing else may change them at that time."""
+    """Compacts the folders of closed days, which nothing else may change."""
 
     def __init__(self, spark: SparkSession, storage: Storage, step: Step, target: int = TARGET) -> None:
         self._spark = spark
@@ -63,14 +63,17 @@ class Compaction:
         self._target = target
 
     def recover(self) -> None:
-        """Finish what a run before this one has begun to swap."""
+        """Finish the swaps that an earlier run began."""
         for name in self._storage.names(_SWAPS):
             if name.endswith(".json") and name[0] != ".":
                 path = f"{_SWAPS}/{name}"
                 self._swap(path, from_text(Swap, self._storage.read(path), f"{self._storage.uri}/{path}"))
 
     def run(self, now: float, late: float | None) -> Compacted:
-        """Compact what is closed at `now`, in seconds since 1970, and has more files than it must."""
+        """Compact the scattered folders that are closed at `now`.
+
+        `now` is in seconds since 1970; `late` as in `is_closed`.
+        """
         done = Compacted()
         for part, ddl in ((EVENTS, EVENT_DDL), (LATE, EVENT_DDL), (UNDECODABLE, SET_APART_DDL)):
             for folders in self._rounds(self._scattered(part, now, late)):

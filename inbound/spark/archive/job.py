@@ -42,14 +42,14 @@ from inbound.spark.archive.storage import Storage
 from inbound.spark.kafka_source import client_options
 from inbound.spark.session import cause
 
-#: At most so many offsets of a topic are staged at once.
+#: Offsets of a topic that are staged at once, at most.
 OFFSETS_AT_ONCE = 10_000_000
 _IDENTITY = f"{BOOKS}/archive.json"
 _LOOK = 0.2
-#: One that was killed a moment ago has its lock no more.
+#: A process that was killed a moment ago loses its lock within this time. Seconds.
 _LOCK_LIMIT = 2.0
 _WHAT_TO_DO = "what is archived stays; start again, and it goes on there"
-#: How long a batch under way may take to end when the archive is asked to stop. Seconds.
+#: The running batch's time to end when the archive is asked to stop. Seconds.
 _STOP_LIMIT = 120.0
 _SETTINGS: Mapping[str, str] = {
     # Spark's default is a type of 96 bits that others read as nanoseconds, and that has no year 1.
@@ -63,21 +63,21 @@ _SETTINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ArchivePlan:
-    """What is to be archived."""
+    """The topics to archive, and how."""
 
     to: str  # the folder's URI
     kafka: Mapping[str, Any]
     topics: Sequence[str]
     spark_kafka: Mapping[str, Any] | None = None  # the same for executors, which have none of this machine's files
     late: float | None = 86400.0  # seconds; None: no event is ever late
-    every: float | None = None  # seconds between batches, until stopped; None: what is there now, and that's it
+    every: float | None = None  # seconds between batches, until stopped; None: only records that exist now
     compact: bool = True
     at_once: int = OFFSETS_AT_ONCE
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSummary:
-    """What a run did with one topic."""
+    """One topic's result of a run."""
 
     topic: str
     counts: Counts  # in this run
@@ -88,7 +88,7 @@ class TopicSummary:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSummary:
-    """What a run did."""
+    """The result of a run."""
 
     topics: tuple[TopicSummary, ...]
     compacted: Compacted
@@ -96,7 +96,7 @@ class ArchiveSummary:
 
 
 class ArchiveJob:
-    """Archives topics. One run per object; `run` is for the main thread."""
+    """Archives topics, in one run per object. Main thread."""
 
     def __init__(
         self,
@@ -125,11 +125,10 @@ class ArchiveJob:
         self._waiting = threading.Event()  # never set
 
     def run(self) -> ArchiveSummary:
-        """Archive, until all that was there is archived, or until it is asked to stop.
+        """Archive the existing records, or all until asked to stop.
 
         Raises:
-            ArchiveError: the folder is no archive, or another process's; a topic is missing, or another one by now;
-                Spark gave up.
+            ArchiveError: the folder is no archive, or another process's; a topic is missing, or was recreated; Spark failed.
             ConfigError, BrokerUnavailableError: about Kafka.
         """
         began = time.monotonic()
@@ -152,7 +151,7 @@ class ArchiveJob:
             return ArchiveSummary(tuple(topics), self._compacted, time.monotonic() - began)
 
     def compact(self) -> ArchiveSummary:
-        """Compact what is archived, and archive nothing. Kafka is not asked.
+        """Compact the archive, without Kafka, and archive nothing.
 
         Raises ArchiveError: the folder is no archive, or another process's.
         """
@@ -168,7 +167,7 @@ class ArchiveJob:
     # -- the folder --------------------------------------------------------------------------------------------------
 
     def _enter(self, owned: ExitStack) -> None:
-        """Check that the folder is an archive, or make it one, and lock it."""
+        """Check that the folder is an archive or empty, and lock it."""
         storage = self._storage
         if storage.exists(_IDENTITY):
             from_text(Identity, storage.read(_IDENTITY), f"{storage.uri}/{_IDENTITY}")
@@ -222,7 +221,7 @@ class ArchiveJob:
 
     def _recover(self, archives: Sequence[TopicArchive]) -> None:
         self._compaction.recover()
-        # Of all topics that were ever archived here: what they left must not be swept away below.
+        # All topics that were ever archived here: their staged files must not be deleted below.
         mine = {archive.book.topic for archive in archives}
         for name in self._storage.names(f"{BOOKS}/topics"):
             path = f"{BOOKS}/topics/{name}"
@@ -237,7 +236,6 @@ class ArchiveJob:
     # -- the queries -------------------------------------------------------------------------------------------------
 
     def _drain(self, archive: TopicArchive) -> None:
-        """Archive what a topic holds now."""
         query = self._start(archive)
         while query.isActive:
             if self._stop.is_set():
@@ -247,7 +245,7 @@ class ArchiveJob:
         self._raise_failure(archive, query)
 
     def _follow(self, archives: Sequence[TopicArchive]) -> None:
-        """Archive what comes, until asked to stop; closed days are compacted when a new one begins."""
+        """Archive until asked to stop, and compact when a day begins."""
         queries = {archive.book.topic: (archive, self._start(archive)) for archive in archives}
         compacted_on: int | None = None
         try:
@@ -267,7 +265,7 @@ class ArchiveJob:
 
     def _start(self, archive: TopicArchive) -> StreamingQuery:
         topic = archive.book.topic
-        # This job finds what is gone from the log, and goes on behind it; Spark would stop there.
+        # This job finds deleted offsets, and goes on behind them; Spark would stop there.
         options = {**client_options(self._plan.spark_kafka or self._plan.kafka), "failOnDataLoss": "false"}
         records = (
             self._spark.readStream.format("kafka")
@@ -286,7 +284,7 @@ class ArchiveJob:
                 if self._ending.is_set():
                     raise _Ended
                 self._add(archive, records, batch)
-            except Exception as error:  # Spark would tell it as text, with two stacks
+            except Exception as error:  # Spark would report it as text, with two stacks
                 self._failures.setdefault(topic, error)
                 raise
 
@@ -335,18 +333,18 @@ class ArchiveJob:
 
 
 class _Ended(Exception):
-    """No other batch is begun; Spark gives it again to the next run."""
+    """No batch begins any more; Spark repeats it in the next run."""
 
 
-#: What brokers without topic ids answer.
+#: The answer of brokers without topic ids.
 _NO_ID = "00000000-0000-0000-0000-000000000000"
 
 
 class TopicStarts(AbstractContextManager["TopicStarts"]):
-    """Asks Kafka. Any thread; close it."""
+    """Reads topics' ids and log starts from Kafka. Any thread; close it."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
-        """Raises ConfigError: properties that cannot be used. BrokerUnavailableError: no broker answers."""
+        """Connect, or raise ConfigError (properties) or BrokerUnavailableError (no answer)."""
         self._asking = threading.Lock()  # the clients are for one thread at a time
         self._settings = settings = settings_for(properties, kafka.KafkaConsumer.DEFAULT_CONFIG)
         of_admin = {name: value for name, value in settings.items() if name in kafka.KafkaAdminClient.DEFAULT_CONFIG}
@@ -360,11 +358,11 @@ class TopicStarts(AbstractContextManager["TopicStarts"]):
         self._owned.close()
 
     def state(self, topic: str) -> TopicBook:
-        """Return what a topic is like now.
+        """Return a topic's id and log starts.
 
         Raises:
-            ArchiveError: there is none of that name.
-            BrokerUnavailableError: the brokers do not answer, or refuse to say.
+            ArchiveError: there is no such topic.
+            BrokerUnavailableError: the brokers do not answer, or refuse to.
         """
         with errors_of(self._settings), self._asking:
             found = self._admin.describe_topics([topic])[0]

@@ -1,4 +1,4 @@
-"""Where a record of the archive belongs. Pure."""
+"""Folders, file names and manifests of the archive. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LATE: Final = "late"
 UNDECODABLE: Final = "undecodable"
 KINDS: Final = (EVENTS, LATE, UNDECODABLE)
 
-#: What no reader of Parquet looks into: books, and files that are not in place yet.
+#: Folders that no reader of Parquet looks into: books, and files that are not in place yet.
 BOOKS: Final = "_archive"
 STAGING: Final = f"{BOOKS}/staging"
 CHECKPOINT: Final = "_checkpoint"
@@ -31,8 +31,7 @@ LONGEST_TYPE: Final = 240
 _LONGEST_TOPIC: Final = 160
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _MICROSECONDS_A_DAY: Final = 86_400_000_000
-#: What Hive's readers take for "no value".
-_NOTHING: Final = "__HIVE_DEFAULT_PARTITION__"
+_NOTHING: Final = "__HIVE_DEFAULT_PARTITION__"  # Hive's name for "no value"
 
 
 class ArchiveError(InboundError):
@@ -41,18 +40,18 @@ class ArchiveError(InboundError):
 
 @lru_cache(maxsize=1024)
 def type_name(kind: str) -> str | None:
-    """Return an event's type as a folder's name, percent-encoded in UTF-8; None if it would be too long for one."""
+    """Return an event's type as a folder's name, None if too long."""
     name = quote(kind, safe="") if kind != _NOTHING else f"%5F{kind[1:]}"
     return name if len(name) <= LONGEST_TYPE else None
 
 
 def folder(part: str, day: str, name: str | None = None) -> str:
-    """Return the folder of a day's records, below the archive's: `events/date=2013-01-01/type=orders.placed`."""
+    """Return a day's folder, as `events/date=2013-01-01/type=orders.placed`."""
     return f"{part}/date={day}" if name is None else f"{part}/date={day}/type={name}"
 
 
 def day_of(microseconds: int | None) -> str:
-    """Return the UTC day of a moment, given since 1970; the first or last that dates have, for one beyond them."""
+    """Return the UTC day of a moment, or the nearest possible date."""
     return _day((microseconds or 0) // _MICROSECONDS_A_DAY)
 
 
@@ -63,7 +62,7 @@ def _day(number: int) -> str:
 
 
 def is_closed(path: str, now: float, late: float | None) -> bool:
-    """Tell whether a folder's day has ended, and by more than events may be late.
+    """Return whether a folder's day ended more than `late` ago.
 
     `now` is in seconds since 1970; `late` in seconds, None where no event is ever late.
     """
@@ -76,24 +75,23 @@ def is_closed(path: str, now: float, late: float | None) -> bool:
 
 
 def topic_name(topic: str) -> str:
-    """Return a topic as a part of file names: as it is, or shortened where that would be too long."""
+    """Return a topic as part of file names, shortened if too long."""
     if len(topic) <= _LONGEST_TOPIC:
         return topic
     return f"{topic[:_LONGEST_TOPIC]}~{hashlib.sha256(topic.encode()).hexdigest()[:16]}"
 
 
 def file_name(topic: str, batch: int, number: int) -> str:
-    """Return the name of a file of a batch. (Names that begin with a dot or `_` are hidden from readers.)"""
+    """Return a batch's file name, without the prefixes that hide files."""
     return f"part-{topic_name(topic)}-{batch:010d}-{number:05d}.parquet"
 
 
 def staged_folder(name: str) -> str:
-    """Return the folder that Spark wrote as `folder=events%2Fdate%3D2013-01-01...`."""
+    """Return the folder in Spark's name `folder=events%2Fdate%3D2013-01-01...`."""
     return unquote(name.removeprefix("folder="))
 
 
-#: Version of everything in `_archive`.
-FORMAT: Final = 1
+FORMAT: Final = 1  # of everything in `_archive`
 _KIND: Final = "inbound archive"
 
 Made = TypeVar("Made", bound="Identity | TopicBook | BatchManifest | Swap")
@@ -102,7 +100,7 @@ Offsets = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What was archived."""
+    """Numbers of archived records, files and bytes."""
 
     events: int = 0
     late: int = 0
@@ -112,7 +110,6 @@ class Counts:
 
     @property
     def rows(self) -> int:
-        """How many records, of all kinds."""
         return self.events + self.late + self.undecodable
 
     def __add__(self, other: Counts) -> Counts:
@@ -121,7 +118,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Offsets [first, next) of a partition that Kafka had deleted before they were archived."""
+    """Offsets [first, next) that Kafka deleted before they were archived."""
 
     partition: int
     first: int
@@ -130,7 +127,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """That a folder is an archive."""
+    """The mark of a folder that is an archive."""
 
     kind: str = _KIND
     made: str = ""
@@ -139,7 +136,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class TopicBook:
-    """A topic at one moment; what is kept is how it was before its first batch."""
+    """A topic at one moment; the archive keeps its first state."""
 
     topic: str
     topic_id: str | None  # None: the brokers are too old to have any
@@ -148,7 +145,7 @@ class TopicBook:
 
 @dataclass(frozen=True, slots=True)
 class BatchManifest:
-    """One batch of a topic. From when this stands, the batch is archived: what is left are the moves."""
+    """One batch of a topic, archived once this exists, but for moves."""
 
     topic: str
     batch: int
@@ -163,23 +160,19 @@ class BatchManifest:
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """Folders that get new contents. From when this stands, they get them."""
+    """Folders that get new files, decided once this exists."""
 
     staging: str  # gone when all is done
-    #: of each folder: itself, the folder with its new files, the one that its old files go to
+    #: for each folder: itself, the folder with its new files, the folder for its old files
     folders: tuple[tuple[str, str, str], ...]
 
 
 def to_text(book: Identity | TopicBook | BatchManifest | Swap) -> str:
-    """Return `book` as JSON."""
     return json.dumps({"v": FORMAT, **asdict(book)}, separators=(",", ":"))
 
 
 def from_text(kind: type[Made], text: str, where: str) -> Made:
-    """Read what `to_text` wrote.
-
-    Raises ArchiveError: it is damaged, or of a later version.
-    """
+    """Return the book in a text, or raise ArchiveError: damaged or newer."""
     try:
         read: dict[str, Any] = json.loads(text)
         version = read.pop("v")
@@ -195,12 +188,9 @@ def from_text(kind: type[Made], text: str, where: str) -> Made:
 
 
 def offsets_of(text: str, topic: str) -> dict[int, int]:
-    """Return the offsets of `topic` in a file of Spark's offset log: its last line is JSON, per topic and partition.
-
-    Raises ArchiveError: it is no such file, or not of this topic.
-    """
+    """Return a topic's offsets in Spark's offset log, or raise ArchiveError."""
     try:
-        said = json.loads(text.splitlines()[-1])[topic]
+        said = json.loads(text.splitlines()[-1])[topic]  # the last line has offsets by topic and partition
         return {int(partition): int(offset) for partition, offset in said.items()}
     except (ValueError, IndexError, KeyError, TypeError, AttributeError) as error:
         raise ArchiveError(

@@ -1,4 +1,4 @@
-"""Records of Kafka as rows of the archive. Runs on the executors; pure."""
+"""Kafka's records as rows of the archive, on executors. Pure."""
 
 from __future__ import annotations
 
@@ -59,15 +59,13 @@ SET_APART: Final = pa.schema(
         *_WHERE_FROM,
     ]
 )
-_KAFKA_DDL: Final = (
-    "kafka_topic string, kafka_partition int, kafka_offset bigint, kafka_timestamp timestamp, key binary"
-)
+_KAFKA: Final = "kafka_topic string, kafka_partition int, kafka_offset bigint, kafka_timestamp timestamp, key binary"
 EVENT_DDL: Final = (
     "folder string, specversion string, id string, source string, subject string, time timestamp, datacontenttype string, "
-    f"dataschema string, extensions map<string,string>, data binary, {_KAFKA_DDL}"
+    f"dataschema string, extensions map<string,string>, data binary, {_KAFKA}"
 )
 SET_APART_DDL: Final = (
-    f"folder string, reason string, value binary, headers array<struct<key:string,value:binary>>, {_KAFKA_DDL}"
+    f"folder string, reason string, value binary, headers array<struct<key:string,value:binary>>, {_KAFKA}"
 )
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -75,16 +73,14 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 #: Moments of the years 1 to 9999, in microseconds.
 _FIRST: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _END: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND + 1
-#: What Spark shows where a record has no timestamp: Kafka's -1 ms.
-_NO_TIMESTAMP: Final = -1000
+_NO_TIMESTAMP: Final = -1000  # Spark's value of a missing timestamp: Kafka's -1 ms
 _COLUMNS: Final = ("specversion", "id", "source", "subject", "dataschema")
 _NO_EXTENSION: Final = frozenset((*_COLUMNS, "type", "time", "datacontenttype"))
-#: Rows are handed on when they hold so many bytes.
-_BYTES: Final = 32 * 2**20
+_BYTES: Final = 32 * 2**20  # of a batch of rows
 
 
 def archived(late: float | None) -> Callable[[Rows], Rows]:
-    """Return what turns records, as Spark reads them from Kafka with headers, into rows of `EVENT`.
+    """Return the function that turns Spark's records into rows of `EVENT`.
 
     An event is late if its time is more than `late` seconds before its record's timestamp; None: none ever is. A record
     that is no event becomes a row, too: its value is `data`, its headers and the reason are JSON in `subject`, from which
@@ -100,7 +96,7 @@ def archived(late: float | None) -> Callable[[Rows], Rows]:
 
 
 def set_apart(batches: Rows) -> Rows:
-    """Turn the rows that `archived` made of records that are no events into rows of `SET_APART`."""
+    """Turn rows of records that are no events into rows of `SET_APART`."""
     for batch in batches:
         rows = batch.to_pydict()
         said = [json.loads(text) for text in rows["subject"]]
@@ -152,8 +148,7 @@ def _headers(batch: pa.RecordBatch) -> Iterator[Sequence[tuple[str, bytes | None
     column = batch.column("headers")
     names, values = (part.to_pylist() for part in column.values.flatten())
     pairs = list(zip(names, values, strict=True))
-    bounds = column.offsets.to_pylist()
-    for first, end in pairwise(bounds):
+    for first, end in pairwise(column.offsets.to_pylist()):
         yield pairs[first:end]
 
 

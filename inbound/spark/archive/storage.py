@@ -1,4 +1,4 @@
-"""The archive's folder, on any file system that Spark reaches: through Hadoop's own classes, in the driver's JVM."""
+"""The archive's folder, on any file system of Hadoop in Spark's JVM."""
 
 from __future__ import annotations
 
@@ -49,19 +49,18 @@ class Storage:
         return f"{self._root}/{path}"
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or folder."""
         with self._refusals(path):
             return bool(self._fs.exists(self._path(path)))
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted; none if there is no such folder."""
+        """Return the sorted names in a folder, none if it is absent."""
         with self._refusals(path):
             if not self._fs.exists(self._path(path)):
                 return []
             return sorted(status.getPath().getName() for status in self._fs.listStatus(self._path(path)))
 
     def files(self, path: str) -> list[File]:
-        """Return the files in a folder and in those below it, sorted; none if there is no such folder."""
+        """Return the sorted files at any depth, none if it is absent."""
         with self._refusals(path):
             if not self._fs.exists(self._path(path)):
                 return []
@@ -73,12 +72,11 @@ class Storage:
             return sorted(found)
 
     def read(self, path: str) -> str:
-        """Return a file's text."""
         with self._refusals(path), closing(self._fs.open(self._path(path))) as stream:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
 
     def create(self, path: str, text: str) -> bool:
-        """Write a file that appears whole under its name, or not at all. Returns False if there is one already."""
+        """Write a file atomically; return False if there is one already."""
         with self._refusals(path):
             if self._fs.exists(self._path(path)):
                 return False
@@ -91,7 +89,7 @@ class Storage:
             return True
 
     def move(self, source: str, target: str) -> None:
-        """Move a file or folder to a place where there is none; folders above it are made."""
+        """Move a file or folder to a free path, and make parents."""
         with self._refusals(target):
             place = self._path(target)
             self._fs.mkdirs(place.getParent())
@@ -101,17 +99,16 @@ class Storage:
                 )
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a folder and all in it; nothing happens if it is not there."""
+        """Delete a file, or a folder with its content, if it exists."""
         with self._refusals(path):
             self._fs.delete(self._path(path), True)
 
     def make_folder(self, path: str) -> None:
-        """Make a folder, and those above it."""
         with self._refusals(path):
             self._fs.mkdirs(self._path(path))
 
     def _path(self, path: str) -> Any:
-        # Not from one string: a Path made of that would take what is before a colon for a scheme.
+        # With the root: a relative Path would take the part before a colon for a scheme.
         return self._jvm.org.apache.hadoop.fs.Path(f"{self._root}/{path}" if path else self._root)
 
     @contextmanager

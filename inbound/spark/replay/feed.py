@@ -1,4 +1,4 @@
-"""What a unit's task reads: the records that Spark delivers, and from Kafka again what a processor wants once more."""
+"""The records of a unit: Spark's, and Kafka's where a processor reverts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from inbound.spark.replay.plan import Unit
 
 #: Yields the records of a unit from the first offset up to but without the second.
 Reread = Callable[[int, int], Iterator[Chunk]]
-#: For so long nothing may come from Kafka when offsets are read again, in seconds.
+#: Kafka's time to answer when offsets are read again. Seconds.
 SILENCE = 30.0
 
 
 class UnitRecords:
-    """The records of one unit in order, from any offset on. One thread at a time."""
+    """A unit's records in order, from any offset on. One thread."""
 
     def __init__(self, chunks: Iterator[Chunk], unit: Unit, start: int, reread: Reread) -> None:
         """`chunks` begin at `start` or before it, and end with the unit."""
@@ -28,11 +28,11 @@ class UnitRecords:
         self._unit = unit
         self._reread = reread
         self._again: Iterator[Chunk] | None = None
-        self._from = start  # what is before it is passed over
-        self._brought = start  # Spark has brought what is before it
+        self._from = start  # earlier records are passed over
+        self._brought = start  # Spark has delivered the earlier records
 
     def next_chunk(self) -> Chunk | None:
-        """Return the next records; None: the unit ends here. It blocks."""
+        """Return the next records, or None at the unit's end. Blocks."""
         while True:
             if self._again is not None:
                 chunk = next(self._again, None)
@@ -49,7 +49,7 @@ class UnitRecords:
                 return chunk
 
     def jump(self, offset: int) -> None:
-        """Go on at `offset`: before what Spark has brought it is read from Kafka again."""
+        """Go on at `offset`, and read delivered records from Kafka again."""
         self._from = offset
         self._again = self._reread(offset, self._brought) if offset < self._brought else None
 
@@ -63,10 +63,10 @@ def after(chunk: Chunk, offset: int) -> Chunk:
 
 
 def from_arrow(batches: Iterator[Any], unit: Unit) -> Iterator[Chunk]:
-    """Yield the record batches of Spark's scan of one unit as chunks.
+    """Yield Spark's scan of one unit as chunks.
 
     Raises:
-        SparkError: they are not of this unit, or not in the order of offsets.
+        SparkError: the records are not of this unit, or not in the order of offsets.
     """
     last = -1
     for batch in batches:
@@ -91,12 +91,12 @@ def from_arrow(batches: Iterator[Any], unit: Unit) -> Iterator[Chunk]:
 
 
 def from_kafka(connect: Callable[[], LogClient], unit: Unit, first: int, end: int) -> Iterator[Chunk]:
-    """Yield the records from `first` to `end` (excluded), as a client of our own reads them.
+    """Yield the records from `first` to `end` (excluded), with a new client.
 
     Raises:
-        BrokerUnavailableError: Kafka is away.
-        OffsetOutOfRangeError: they are not in the log any more.
-        UnreadableBatchError: they become too large when they are decompressed, or are broken.
+        BrokerUnavailableError: Kafka is unavailable.
+        OffsetOutOfRangeError: the records are not in the log any more.
+        UnreadableBatchError: the records are broken, or too large when they are decompressed.
     """
     with closing(connect()) as client:
         client.read({unit.tp: first})
@@ -133,7 +133,7 @@ def _records(batch: Any, offsets: Any) -> list[PlainRecord]:
 
 
 def _headers(column: Any) -> list[Any] | None:
-    """Return the headers of each record as pairs; None: no record has any."""
+    """Return each record's headers as pairs; None: there are none."""
     pairs = column.flatten()
     if not len(pairs):
         return None
@@ -146,7 +146,7 @@ def _headers(column: Any) -> list[Any] | None:
 
 
 def _size(batch: Any) -> int:
-    """Return the bytes of all keys, values and headers."""
+    """Return the size of all keys, values and headers, in bytes."""
     import pyarrow.compute as pc
 
     pairs = batch.column("headers").flatten()

@@ -1,4 +1,4 @@
-"""The driver's side: which records go to which task, how far all of them are, and what they came to."""
+"""The driver's side of a replay: tasks, their progress and their results."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from inbound.spark.replay.task import RESULT, ReplayJob, ReplayTask
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: How often progress is shown, in seconds.
+#: Time between two displays of progress. Seconds.
 SHOW_EVERY = 0.5
-#: Records that Spark hands to Python at once, at most; a batch of the channel, if that is smaller.
+#: Records that Spark passes to Python at once, at most; a batch of the channel, if that is smaller.
 ARROW_RECORDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What became of a replay."""
+    """The result of a replay."""
 
     standings: tuple[Standing, ...]
     held: Mapping[int, str]  # unit: why its partition was held
@@ -48,12 +48,12 @@ def replay(
     import_paths: Sequence[str],
     show: Callable[[int], None] = lambda offsets: None,
 ) -> ReplayResult:
-    """Run what is left of a replay, and wait for it. `kafka` is how Spark reads.
+    """Run the rest of a replay, and wait for it.
 
-    `show` gets the number of offsets that are done, on this thread.
+    `kafka` has the properties of Spark's client. `show` gets the number of done offsets, on this thread.
 
     Raises:
-        SparkError: a task failed for good; what is marked stays marked.
+        SparkError: a task failed for good; the marks stay.
         LedgerError: the marks cannot be read.
     """
     before = [folder.standing(unit) for unit in job.units]
@@ -80,7 +80,7 @@ def replay(
 
 
 def _scan(spark: SparkSession, job: ReplayJob, kafka: Mapping[str, object], left: Mapping[Unit, int]) -> DataFrame:
-    """Return the records of all units: one partition of Spark's for each, in the order of offsets."""
+    """Return each unit's records as one Spark partition, ordered by offset."""
     scans = []
     for layer in layers(left):
         ranges: dict[str, dict[int, OffsetRange]] = {
@@ -95,7 +95,7 @@ def _scan(spark: SparkSession, job: ReplayJob, kafka: Mapping[str, object], left
 
 @contextmanager
 def configured(spark: SparkSession, settings: Mapping[str, int]) -> Iterator[None]:
-    """Have settings of the session changed until the block ends: others may use the session too."""
+    """Change settings of the session until the block ends."""
     before = {key: spark.conf.get(key) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)
@@ -108,7 +108,7 @@ def configured(spark: SparkSession, settings: Mapping[str, int]) -> Iterator[Non
 
 
 def _shown(spark: SparkSession, run: Callable[[], list[Any]], show: Callable[[], None]) -> list[Any]:
-    """Run something in a thread, telling how far it is; cancel it if this thread is interrupted."""
+    """Run a job on a thread with progress; cancel it on interrupt."""
     rows: list[Any] = []
     failed: list[Exception] = []
 
@@ -134,7 +134,7 @@ def _shown(spark: SparkSession, run: Callable[[], list[Any]], show: Callable[[],
 
 
 def _mark_empty(folder: ReplayFolder, units: set[Unit]) -> None:
-    """Mark units in which Spark has found no record: transactions' markers, compacted records."""
+    """Mark units without records, whose offsets are markers or compacted."""
     for unit in units:
         mark = folder.standing(unit).mark
         ledger = folder.ledger_of(unit, SystemClock())
@@ -145,7 +145,7 @@ def _mark_empty(folder: ReplayFolder, units: set[Unit]) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """Return what failed in a job of Spark, without its stacks: what Python raised on an executor, if it was that."""
+    """Return why a job failed, without stacks: Python's error, if any."""
     text = str(error)
     own = re.findall(r"^(?:\w+\.)*errors\.\w+: (.+)$", text, re.MULTILINE)
     if own:

@@ -1,7 +1,7 @@
-"""The folder of a replay: its plan, its marks, and the locks that keep other attempts out.
+"""The folder of a replay: its plan, its marks, and its locks.
 
-A mark is a `done` line in the ledger's own files: fsynced, sealed, of one attempt at one unit. What an attempt had been
-handed and not marked when it ended (`begun` lines above its last mark) is what the next one repeats.
+A mark is a `done` line in the ledger's own files: fsynced, sealed, of one attempt at one unit. Deliveries without a mark when
+an attempt ended (`begun` lines above its last mark) are repeated by the next attempt.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from pathlib import Path
 from inbound.clock import Clock
 from inbound.embedded.locks import LockFile, holder
 from inbound.errors import ConfigError, LedgerError
+from inbound.ledger import Corrupt, Entry, read_file
 from inbound.ledger.disk import Disk, advice, reason, replace_file
 from inbound.ledger.files import FilesLedger
 from inbound.ledger.format import path_part, unseal
-from inbound.ledger.reader import Corrupt, Entry, read_file
 from inbound.proof.intervals import intersection, union
 from inbound.proof.model import OffsetRange
 from inbound.spark.replay.plan import ReplayPlan, Unit
 
 PLAN = "plan.json"
-#: What of a file's end is looked at for its last mark: many lines.
+#: The end of a file that is searched for its last mark: many lines. Bytes.
 _TAIL = 16 * 1024
 
 
 @dataclass(slots=True)
 class Attempt:
-    """One try of one unit, as its files tell it."""
+    """One attempt at one unit, according to its files."""
 
     number: int
-    first: int  # where it began
-    mark: int  # what is before this offset is done
+    first: int  # its first offset
+    mark: int  # offsets before this are done
     begun: list[OffsetRange] = field(default_factory=list)  # its deliveries; batches that touch are one range
     batches: int = 0
     records: int = 0
@@ -41,11 +41,10 @@ class Attempt:
 
     @property
     def open(self) -> list[OffsetRange]:
-        """Its deliveries that are not marked."""
+        """Return its deliveries without a mark."""
         return union((max(first, self.mark), end) for first, end in self.begun if end > self.mark)
 
     def count(self, first: int, end: int, records: int) -> None:
-        """Count a batch."""
         self.batches += 1
         self.records += records
         if self.begun and self.begun[-1][0] <= first <= self.begun[-1][1]:
@@ -56,18 +55,18 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """Offsets that were redelivered by a later attempt, and why the attempt before it had not marked them."""
+    """Offsets that a later attempt redelivered."""
 
     topic: str
     partition: int
     first: int
     next: int
-    why: str
+    why: str  # the attempt before had not marked them
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far a unit is."""
+    """The progress of a unit."""
 
     unit: Unit
     attempts: tuple[Attempt, ...] = ()
@@ -76,7 +75,7 @@ class Standing:
 
     @property
     def mark(self) -> int:
-        """What is before this offset, of the unit, is done and never runs again."""
+        """Return the unit's first offset that is not done."""
         return max([self.unit.first, *(attempt.mark for attempt in self.attempts)])
 
     @property
@@ -84,7 +83,7 @@ class Standing:
         return self.mark >= self.unit.next
 
     def repeated(self) -> list[Repeated]:
-        """Return what later attempts were handed again of what earlier ones had not marked."""
+        """Return the unmarked offsets that later attempts redelivered."""
         found = []
         for n, attempt in enumerate(self.attempts):
             again = union(each for later in self.attempts[n + 1 :] for each in later.begun)
@@ -96,7 +95,7 @@ class Standing:
 
 
 class ReplayFolder:
-    """`<marks>/<name>/`, on storage that the driver and all executors share. Any process."""
+    """`<marks>/<name>/`, on storage that driver and executors share. Any process."""
 
     def __init__(self, root: Path, name: str) -> None:
         self.root = root.absolute()
@@ -108,10 +107,10 @@ class ReplayFolder:
     # -- the driver's side -------------------------------------------------------------------------------------------
 
     def claim(self) -> None:
-        """Make the folder and keep other drivers out until `lock.release`.
+        """Make the folder, and keep other drivers out until `lock.release`.
 
         Raises:
-            ConfigError: another run of this replay is under way.
+            ConfigError: another driver runs this replay.
             LedgerError: the folder cannot be written.
         """
         try:
@@ -128,11 +127,7 @@ class ReplayFolder:
             )
 
     def plan(self) -> ReplayPlan | None:
-        """Return the plan that was written for this name; None: there is none yet.
-
-        Raises:
-            LedgerError: it cannot be read.
-        """
+        """Return the written plan, if any, or raise LedgerError: it is unreadable."""
         path = self.path / PLAN
         try:
             return ReplayPlan.from_json(path.read_text(encoding="utf-8"), str(path))
@@ -144,7 +139,7 @@ class ReplayFolder:
             ) from error
 
     def write_plan(self, plan: ReplayPlan) -> None:
-        """Write the plan, whole and for good. LedgerError: it cannot be."""
+        """Write the plan durably, or raise LedgerError."""
         path = self.path / PLAN
         try:
             replace_file(path, plan.to_json().encode())
@@ -153,17 +148,17 @@ class ReplayFolder:
             raise LedgerError(f"{path}: it cannot be written ({reason(error)}); {advice(error)}") from error
 
     def position(self, unit: Unit) -> int:
-        """Return about how far a unit is, for a display: the last mark at the end of its newest file."""
+        """Return a unit's approximate mark, for a display."""
         marks = map(_last_mark, reversed(self._files(unit)))
         return next((mark for mark in marks if mark is not None), unit.first)
 
     # -- both sides ---------------------------------------------------------------------------------------------------
 
     def standing(self, unit: Unit) -> Standing:
-        """Return what the files of a unit say.
+        """Return a unit's progress from its files.
 
         Raises:
-            LedgerError: one cannot be read, or a line of it is damaged: then the progress is not known.
+            LedgerError: a file cannot be read, or has a damaged line: then the progress is not known.
         """
         attempts: dict[int, Attempt] = {}
         skips: list[tuple[int, int, str]] = []
@@ -200,11 +195,11 @@ class ReplayFolder:
     # -- the executors' side -------------------------------------------------------------------------------------------
 
     def lock_of(self, unit: Unit) -> LockFile:
-        """Return the lock that an attempt at a unit holds while it runs: the kernel gives it back when it dies."""
+        """Return the lock of a running attempt; the kernel releases it."""
         return LockFile(self.path / f"unit{unit.number}.lock")
 
     def ledger_of(self, unit: Unit, clock: Clock) -> FilesLedger:
-        """Open the marks of one attempt. LedgerError: that is not possible."""
+        """Open the marks of one attempt, or raise LedgerError."""
         return FilesLedger(self.root, self.name, f"unit{unit.number}", clock)
 
 

@@ -1,4 +1,4 @@
-"""What a replay is: which offsets, cut into units, by which processor. Pure but for its JSON text."""
+"""The plan of a replay: processor, and offsets cut into units. Pure."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from inbound.proof.model import OffsetRange
 from inbound.proof.words import listed
 from inbound.topic_partition import TopicPartition
 
-#: Of the plan's file. A newer one is refused, never guessed at.
+#: Of the plan's file. A newer one is refused.
 PLAN_VERSION = 1
 
-#: Returns, per partition, the first offset with a timestamp (ms) at or after the one given; None: there is none.
+#: Returns, by partition, the first offset with a timestamp (ms) at or after the given one; None: there is none.
 AskTime = Callable[[int], Mapping[TopicPartition, int | None]]
 
 
 class Unit(NamedTuple):
-    """Offsets `first` up to but without `next` of one partition, which one task at a time replays in order."""
+    """Offsets [first, next) that one task replays in order."""
 
     number: int
     topic: str
@@ -41,10 +41,11 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RequestedOffsets:
-    """Which offsets were asked for, as it was said: two runs that say the same go on with the same replay.
+    """The offsets of a replay, in the user's words.
 
-    `start` and `end` are `earliest` or `latest`, an offset, or a time as RFC 3339 text beginning with `@`.
-    `given` are ranges that were named one by one, as (topic, partition, first, next); then the other three say nothing.
+    Two runs with the same words go on with the same replay. `start` and `end` are `earliest` or `latest`, an offset, or a time
+    as RFC 3339 text beginning with `@`. `given` are ranges one by one, as (topic, partition, first, next); then `start`, `end`
+    and `partitions` are not used.
     """
 
     topics: tuple[str, ...]
@@ -56,7 +57,7 @@ class RequestedOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """All that makes one replay the same as another of its name; written down before its first batch."""
+    """The identity of a replay, written before its first batch."""
 
     name: str
     channel: str
@@ -68,12 +69,11 @@ class ReplayPlan:
     units: tuple[Unit, ...]
 
     def to_json(self) -> str:
-        """Return the text of the plan's file."""
         return json.dumps({"v": PLAN_VERSION, **asdict(self), "units": [list(unit) for unit in self.units]}, indent=1)
 
     @classmethod
     def from_json(cls, text: str, where: str) -> ReplayPlan:
-        """Read what `to_json` wrote.
+        """Return the plan in a text of `to_json`.
 
         Raises:
             LedgerError: it is damaged, or of a newer version.
@@ -91,7 +91,7 @@ class ReplayPlan:
             ) from None
 
     def refuse_other(self, other: ReplayPlan, *, marked: bool) -> None:
-        """Raise ConfigError if `other`, wanted under the same name, is another replay than this one.
+        """Raise ConfigError if `other`, of the same name, is another replay.
 
         A processor's options may be corrected as long as nothing is `marked` done.
         """
@@ -107,7 +107,6 @@ class ReplayPlan:
 
 
 def described(asked: RequestedOffsets) -> str:
-    """Return in words which offsets were asked for."""
     if asked.given:
         return ", ".join(f"{topic}/{partition}:{first}:{end}" for topic, partition, first, end in asked.given)
     start, end = (str(bound).removeprefix("@") for bound in (asked.start, asked.end))
@@ -116,7 +115,7 @@ def described(asked: RequestedOffsets) -> str:
 
 
 def chosen(asked: RequestedOffsets, partitions: Mapping[str, int]) -> list[TopicPartition]:
-    """Return the partitions that are asked for, of topics with so many partitions.
+    """Return the requested partitions; `partitions` has the topics' sizes.
 
     Raises:
         ConfigError: there is no such topic, or partition.
@@ -141,10 +140,10 @@ def resolved(
     logs: Mapping[TopicPartition, LogRange],
     ask_time: AskTime,
 ) -> dict[TopicPartition, list[OffsetRange]]:
-    """Return the offsets to replay of each partition; one of which nothing is asked for is left out.
+    """Return each partition's offsets to replay, if it has any.
 
     Raises:
-        ConfigError: they are not in the log, or there are none; the message names partition and offsets.
+        ConfigError: the offsets are not in the log, or there are none; the message names partition and offsets.
     """
     if asked.given:
         return _given(asked, logs)
@@ -171,10 +170,10 @@ def resolved(
 def cut(
     ranges: Mapping[TopicPartition, Sequence[OffsetRange]], tasks: int | None, *, ordered: bool
 ) -> tuple[Unit, ...]:
-    """Return the units: one per range, or, where order does not matter, about `tasks` of the same size.
+    """Return one unit per range, or about `tasks` units if not `ordered`.
 
     Raises:
-        ConfigError: more tasks are wanted than there are partitions, and order matters.
+        ConfigError: there are more tasks than partitions, and order matters.
     """
     pieces = [(tp, first, end) for tp, found in sorted(ranges.items()) for first, end in found]
     if tasks is not None and ordered and tasks > len(pieces):
@@ -194,7 +193,7 @@ def cut(
 
 
 def layers(units: Iterable[Unit]) -> list[dict[str, dict[int, Unit]]]:
-    """Deal units out so that each layer has at most one of each partition: as many as one scan of Spark can take."""
+    """Deal units into layers: one Spark scan takes one unit per partition."""
     dealt: list[dict[str, dict[int, Unit]]] = []
     before: Counter[TopicPartition] = Counter()
     for unit in units:
@@ -228,7 +227,7 @@ def _bound(
     logs: Mapping[TopicPartition, LogRange],
     ask_time: AskTime,
 ) -> Mapping[TopicPartition, int]:
-    """Return where each partition begins or ends; a time that is later than all records is the log's end."""
+    """Return each partition's bound; a time after all records is the end."""
     if isinstance(bound, int):
         return dict.fromkeys(wanted, bound)
     if bound.startswith("@"):

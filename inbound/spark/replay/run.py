@@ -1,8 +1,7 @@
-"""One attempt at one unit: its records through the processor, batch by batch, each answer with its meaning.
+"""One attempt at one unit: delivers batches and writes marks.
 
-What a channel does by its reader, worker and committer is one loop here: the partition has no other owner, and a mark takes
-the place of the commit. What an answer means (`decide`), what a failure does (`FailurePolicy`) and how batches are cut are
-the channel's own.
+One loop replaces a channel's reader, worker and committer: the partition has no other owner, and a mark takes the place of
+the commit. The meaning of answers (`decide`), the failure policy and the cut of batches are the channel's own.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from inspect import isawaitable
 from typing import Any
 
 from inbound.channel.failure_policy import DeadLetters, FailurePolicy
-from inbound.channel.outcome import Outcome, decide
+from inbound.channel.processor_session import ProcessorSession
+from inbound.channel.response import Decision, decide
 from inbound.clock import Clock
 from inbound.config import ChannelConfig
 from inbound.coordinators.ownership import Fence
@@ -43,7 +42,7 @@ _ALL = 2**62
 
 @dataclass(eq=False)
 class ReplayParts:
-    """What an attempt is made of; also what its failure policy is given: see `Served` and `Notes` there."""
+    """The parts of an attempt; its failure policy's `Served` and `Notes`, too."""
 
     clock: Clock
     config: ChannelConfig
@@ -59,12 +58,12 @@ class ReplayParts:
         return is_async(type(self.processor))
 
     def note(self, kind: str, tp: TopicPartition, epoch: int, **facts: Any) -> None:
-        """Record an event. LedgerError: it cannot be, and the attempt ends."""
+        """Record an event, or raise LedgerError, which ends the attempt."""
         self.ledger.note(kind, **tp._asdict(), epoch=epoch, **facts)
 
 
 class Waker:
-    """Lets the attempt wait, and be woken by what the processor finishes. `set` from any thread."""
+    """Wakes the attempt when the processor finishes records. `set`: any thread."""
 
     def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop | None) -> None:
         self._clock = clock
@@ -78,7 +77,7 @@ class Waker:
             self._loop.call_soon_threadsafe(self._woken_async.set)
 
     async def wait(self, seconds: float | None) -> None:
-        """Wait until woken, so many seconds at most; coroutines go on."""
+        """Wait until woken, at most `seconds`; coroutines go on."""
         if self._loop is None:
             self._clock.wait(self._woken, seconds)
         else:
@@ -91,7 +90,7 @@ class Waker:
 
 
 class UnitRun:
-    """Replays what is left of one unit; `run` once, by one thread."""
+    """Replays the rest of one unit; `run` once, by one thread."""
 
     def __init__(
         self,
@@ -103,47 +102,48 @@ class UnitRun:
         dead_letters: DeadLetters | None = None,
         reading: Executor | None = None,
     ) -> None:
-        """`start` is the unit's mark; `reading` waits for records where callbacks are coroutines."""
+        """`start` is the mark; `reading` reads records where callbacks are coroutines."""
         self._parts = parts
         self._clock, self._processor, self._ledger = parts.clock, parts.processor, parts.ledger
         self._unit = unit
         self._source = source
         self._reading = reading
+        self._session = ProcessorSession(asynchronous=parts.asynchronous)
         self._failures = FailurePolicy(
-            settings=Settings(parts.config), clock=parts.clock, service=parts, ledger_notes=parts, journal=parts.journal,
-            dead_letters=dead_letters,
+            settings=Settings(parts.config), clock=parts.clock, session=self._session, service=parts, ledger_notes=parts,
+            journal=parts.journal, dead_letters=dead_letters,
         )  # fmt: skip
         self._has_room = has_room(type(parts.processor))
         self._tells_processed = type(parts.processor).on_batch_processed is not BatchEventProcessor.on_batch_processed
-        loop = asyncio.get_running_loop() if parts.asynchronous else None
+        loop = asyncio.get_running_loop() if self._session.asynchronous else None
         self._waker = Waker(parts.clock, loop)
         self._partition = Partition(unit.tp, Fence(attempt, 0), Position(start, delivered=start))
-        self._ended = False  # nothing is left to be read
-        self._handed = start  # where the last batch ended
-        #: What was delivered since the mark, oldest first: a revert needs no Kafka.
-        self._kept: deque[tuple[int, Chunk]] = deque()  # each with where its batch began
+        self._ended = False  # all records are read
+        self._handed = start  # the end of the last batch
+        #: Delivered records since the mark, oldest first: a revert needs no Kafka.
+        self._kept: deque[tuple[int, Chunk]] = deque()  # each with its batch's first offset
         self._kept_bytes = 0
         self._lock = threading.Lock()
 
     @property
     def mark(self) -> int:
-        """What is before this offset is done."""
+        """Return the first offset that is not done."""
         committed = self._partition.committed
         return self._unit.first if committed is None else committed
 
     def advance(self, batch: Batch, offset: int) -> None:
-        """What `Context.advance` does here. Any thread."""
+        """Finish a batch's records, for `Context.advance`. Any thread."""
         if batch.claim is self._partition:
             with self._lock:
                 self._partition.position.finished = max(offset, self._partition.position.finished or 0)
             self._waker.set()
 
     async def run(self) -> str | None:
-        """Deliver everything. Returns why the partition is held; None: it is through.
+        """Deliver the unit; return why the partition is held, if so.
 
         Raises:
             LedgerError: a mark cannot be written.
-            BrokerUnavailableError: what the processor wants again cannot be read.
+            BrokerUnavailableError: reverted records cannot be read again.
         """
         partition = self._partition
         await self._place()
@@ -156,7 +156,7 @@ class UnitRun:
                 if not (self._has_room and self.mark < partition.position.delivered and await self._finishing()):
                     break
                 continue
-            room = self._processor.room(partition.tp, self.mark) if self._has_room else None
+            room = self._session.room(self._processor, partition.tp, self.mark) if self._has_room else None
             if room == 0:
                 if partition.position.finished is None:
                     await self._waker.wait(self._until_commit())
@@ -170,13 +170,11 @@ class UnitRun:
     # -- before a batch ------------------------------------------------------------------------------------------------
 
     async def _place(self) -> None:
-        """Ask a processor that keeps offsets of its own where to begin: never before the mark, never beyond the end."""
+        """Skip to the processor's own offset, within mark and end."""
         partition = self._partition
         while gives_starts(type(self._processor)) and not partition.position.placed and partition.failure.held is None:
             try:
-                offset = await self._awaited(self._processor.on_claim(partition.tp, self.mark))
-                if offset is not None and (type(offset) is not int or offset < 0):
-                    raise BadResponseError(f"{partition.tp}: on_claim returned {offset!r}; return an offset, or None")
+                offset = await self._session.on_claim(self._processor, partition.tp, self.mark)
             except (GeneratorExit, KeyboardInterrupt):
                 raise
             except BaseException as error:
@@ -193,7 +191,7 @@ class UnitRun:
                 self._source.jump(target)
 
     def _due(self) -> float:
-        """Write the marks that are due; return how long the partition rests."""
+        """Write the marks that are due; return the partition's backoff, in seconds."""
         partition, now = self._partition, self._clock.now()
         self._take_finished(now)
         if partition.position.deferred is not None and partition.position.commit_due <= now:
@@ -205,7 +203,7 @@ class UnitRun:
         return 0.0
 
     def _take_finished(self, due: float) -> None:
-        """Defer the commit of what the processor has finished to `due`."""
+        """Defer the commit of finished records to `due`."""
         position = self._partition.position
         with self._lock:
             finished, position.finished = position.finished, None
@@ -217,14 +215,14 @@ class UnitRun:
         return None if due == float("inf") else max(0.0, due - self._clock.now())
 
     async def _finishing(self) -> bool:
-        """Wait for the processor to finish its records; False: it has finished nothing for `idle_time`."""
+        """Wait for finished records; False: there are none within `idle_time`."""
         until_commit = self._until_commit()
         if self._partition.position.finished is None:
             await self._waker.wait(self._parts.config.idle_time if until_commit is None else until_commit)
         return self._partition.position.finished is not None or until_commit is not None
 
     async def _fill(self) -> bool:
-        """Have a batch's worth in memory; False: nothing is left."""
+        """Read a batch's worth into memory; False: nothing is left."""
         settings, buffer = self._parts.config.reader, self._partition.buffer
         while not self._ended and (buffer.records < settings.max_batch_records and buffer.size < settings.batch_bytes):
             if self._reading is None:
@@ -261,13 +259,9 @@ class UnitRun:
         parts.ledger.begun(Range(*partition.tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch)))
         self._keep(batch.first_offset, Chunk(cut.records, cut.next_offset, cut.size))
         try:
-            response: object = parts.processor.on_next_batch(batch)
-            if parts.asynchronous and isawaitable(response):
-                response = await response
-            outcome = decide(
-                partition.tp, response, committed=partition.committed, first=batch.first_offset,
-                position=batch.next_offset,
-            )  # fmt: skip
+            outcome = await self._session.on_next_batch(
+                parts.processor.on_next_batch, partition.tp, batch, partition.committed
+            )
             if outcome.position < self._unit.first:
                 raise BadResponseError(
                     f"{partition.tp}: the answer goes back to offset {outcome.position}, before the replay, which begins at "
@@ -283,7 +277,7 @@ class UnitRun:
         partition.position.delivered = self._handed = batch.next_offset
         await self._apply(outcome, batch)
 
-    async def _apply(self, outcome: Outcome, batch: Batch) -> None:
+    async def _apply(self, outcome: Decision, batch: Batch) -> None:
         partition, now = self._partition, self._clock.now()
         self._tell(outcome)
         self._move_to(max(self._unit.first, min(outcome.position, self._unit.next)))
@@ -299,7 +293,7 @@ class UnitRun:
             await self._commit(min(outcome.commit, self._unit.next), batch)
 
     def _move_to(self, target: int) -> None:
-        """Go on at `target`: with what is in memory, else with what is read again, or passed over."""
+        """Go on at `target`, with records from memory or from Kafka."""
         partition = self._partition
         if target == partition.position.delivered:
             return
@@ -334,7 +328,7 @@ class UnitRun:
             await self._guard("on_batch_processed", lambda: self._processor.on_batch_processed(batch))
 
     def _mark(self, offset: int, end: int) -> None:
-        """Write, durably, that what is before `offset` is done."""
+        """Write durably that the records before `offset` are done."""
         partition = self._partition
         self._ledger.done([Done(*partition.tp, partition.fence.epoch, self.mark, end, offset)])
         partition.position.land(partition.position.advance(offset))
@@ -342,7 +336,7 @@ class UnitRun:
             self._kept_bytes -= self._kept.popleft()[1].size
 
     async def _terminate(self) -> None:
-        """The unit is through, or held: tell the processor, mark its answer, and the gap at the end of the log."""
+        """End the unit: mark the processor's answer, and a trailing gap."""
         partition = self._partition
         through = partition.failure.held is None
         if through:
@@ -378,7 +372,7 @@ class UnitRun:
         while len(self._kept) > 1 and self._kept_bytes > self._parts.config.reader.prefetch_bytes:
             self._kept_bytes -= self._kept.popleft()[1].size
 
-    def _tell(self, outcome: Outcome) -> None:
+    def _tell(self, outcome: Decision) -> None:
         if outcome.skipped is not None:
             self._note("skip", from_=outcome.skipped[0], to=outcome.skipped[1], reason="processor")
         elif outcome.reverted_from is not None:
@@ -387,13 +381,10 @@ class UnitRun:
     def _note(self, kind: str, **facts: Any) -> None:
         self._parts.note(kind, self._partition.tp, self._partition.fence.epoch, **facts)
 
-    async def _awaited(self, answer: Any) -> Any:
-        return await answer if self._parts.asynchronous and isawaitable(answer) else answer
-
     async def _guard(self, name: str, callback: Callable[[], object]) -> object:
-        """Run a callback whose failure changes nothing but must be seen."""
+        """Run a callback, and log its failure, which changes nothing."""
         try:
-            return await self._awaited(callback())
+            return await self._session.call(callback)
         except (GeneratorExit, KeyboardInterrupt):
             raise
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""The sink of a shadow: what the sinks of a `simple` processor would get, as JSON lines in a folder."""
+"""A shadow: captures a `simple` processor's events, and compares them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CaptureOptions(BaseModel):
-    """Where to write."""
+    """The folder to write to."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -31,44 +31,47 @@ class CaptureOptions(BaseModel):
 
 
 class CaptureSink(JsonlSink):
-    """Writes the lines of the `jsonl` sink, one file per attempt: hosts that share a folder may share no file."""
+    """Writes the `jsonl` sink's lines, one file per attempt.
+
+    Hosts that share a folder must not share a file.
+    """
 
     Options = CaptureOptions  # type: ignore[assignment]  # its own, in place of those of `jsonl`
 
     def open(self, context: Context) -> None:
-        """Open the attempt's file. Raises ConfigError if that fails."""
+        """Open the attempt's file, or raise ConfigError."""
         options: CaptureOptions = context.options
         path = options.folder / f"{path_part(context.consumer_id)}.jsonl"
         super().open(replace(context, options=JsonlOptions(path=path)))
 
 
-#: How many events are named of each kind of difference.
+#: Examples of each kind of difference.
 EXAMPLES = 100
 _KINDS = ("only here", "only there", "different")
 _SAME, _BROKEN = "same", "broken"
-#: Of lines, so much is compared by one task.
+#: Lines that one task compares. Bytes.
 _PARTITION_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One event that differs: `differs` names the attributes, or `data`, where it is on both sides."""
+    """One event that differs between the sides."""
 
     kind: str
     source: str
     id: str
-    differs: tuple[str, ...] = ()
+    differs: tuple[str, ...] = ()  # attributes, or `data`, if the event is on both sides
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Events by where they are. Repeats are lines beyond the first of an event, on one side."""
+    """Numbers of events on one side or on both."""
 
     only_here: int
     only_there: int
     different: int
     same: int
-    repeats_here: int
+    repeats_here: int  # lines beyond an event's first
     repeats_there: int
     broken_here: int  # lines that are none of the `jsonl` sink's: torn by a kill
     broken_there: int
@@ -76,9 +79,9 @@ class Difference:
 
 
 def compare(spark: SparkSession, here: Path, there: Sequence[Path], units: Sequence[Unit], report: Path) -> Difference:
-    """Compare the shadow in `here` with `there`: files of the `jsonl` sink, or other shadows' folders.
+    """Compare the shadow in `here` with `there`, over the offsets of `units`.
 
-    Of both only the offsets of `units` count. The result is also written to `report`, as JSON.
+    `there` are files of the `jsonl` sink, or other shadows' folders. The result is also written to `report`, as JSON.
 
     Raises:
         InboundError: the report cannot be written.
@@ -160,7 +163,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 
 
 def _events(spark: SparkSession, files: Sequence[Path], units: Sequence[Unit]) -> DataFrame:
-    """Return source, id and canonical text of each line whose offset is of `units`; a broken line has no id."""
+    """Return `event_of` each line."""
     wanted = [(unit.topic, unit.partition, unit.first, unit.next) for unit in units]
 
     def parsed(batches: Iterator[Any]) -> Iterator[Any]:
@@ -181,10 +184,10 @@ def _events(spark: SparkSession, files: Sequence[Path], units: Sequence[Unit]) -
 def event_of(
     line: str, wanted: Sequence[tuple[str, int, int, int]]
 ) -> tuple[str | None, str | None, str | None] | None:
-    """Return source, id and text (members sorted) of the event in a line; None: it is empty, or of no wanted offset.
+    """Return source, id and canonical text of the event in a line.
 
-    A record that is no event goes by its place: no source, and `topic/partition/offset` as id. A line that is none of the
-    `jsonl` sink's has neither.
+    None: the line is empty, or its offset is not wanted. A record that is no event has an empty source, and
+    `topic/partition/offset` as id. A broken line has neither.
     """
     if not line.strip():
         return None
@@ -203,7 +206,7 @@ def event_of(
 
 
 def _differing(row: Any) -> tuple[str, ...]:
-    """Return the members in which the two sides' forms of an event differ."""
+    """Return the members that differ between the two sides of an event."""
     here, there = ([json.loads(form) for form in forms] for forms in (row.forms_here, row.forms_there))
     names = {name for event in here + there for name in event}
 

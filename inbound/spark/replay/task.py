@@ -1,4 +1,4 @@
-"""What runs on an executor: one attempt at one unit, from Spark's scan of it to its last mark."""
+"""An attempt at a unit on an executor, from scan to mark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from inbound.embedded.locks import holder
 from inbound.errors import LedgerError, ProcessorError, SparkError
 from inbound.kafka.base import LogClient
 from inbound.kafka.clients.choice import connector
-from inbound.kafka.clients.outlets import DeadLetterTopic
+from inbound.kafka.clients.dead_letter_topic import DeadLetterTopic
 from inbound.kafka.python.producer import KafkaTopicWriter
 from inbound.ledger.base import Ledger
 from inbound.plan.plugins import find_processor
@@ -36,15 +36,15 @@ from inbound.spark.replay.run import ReplayParts, UnitRun
 
 log = logging.getLogger("inbound.replay")
 
-#: How long an attempt waits for an earlier one to end, in seconds. That may be inside a callback.
+#: Time to wait for the end of an earlier attempt, which may be inside a callback. Seconds.
 OVERTAKEN = 60.0
-#: The columns of the one row that an attempt returns: its unit, where its marks end, why it was held.
+#: The columns of an attempt's row: its unit, its last mark, why it was held.
 RESULT = "unit int, mark long, held string"
 
 
 @dataclass(frozen=True)
 class ReplayJob:
-    """What every attempt needs to know; travels pickled, with its secrets, inside Spark's own channel."""
+    """The input of every attempt, sent pickled with secrets by Spark."""
 
     folder: Path
     name: str
@@ -57,10 +57,10 @@ class ReplayJob:
 
 
 class ReplayTask:
-    """Called by Spark with the records of one unit; yields one row."""
+    """Replays the unit whose records Spark passes; yields one row."""
 
     def __init__(self, job: ReplayJob, import_paths: tuple[str, ...]) -> None:
-        # Options may be of a class of the user's, which can be found only once the paths are set.
+        # Options may be of a user's class, which can be imported only once the paths are set.
         self._job = pickle.dumps(job)
         self._import_paths = import_paths
 
@@ -81,7 +81,7 @@ class ReplayTask:
 
 
 def attempt(job: ReplayJob, unit: Unit, batches: Iterator[Any]) -> tuple[int, str | None]:
-    """Replay what is left of a unit, alone. Returns where its marks end, and why it was held; None: it was not.
+    """Replay the rest of a unit; return its mark and hold reason.
 
     Raises:
         SparkError: another attempt at it is still running.
@@ -165,7 +165,7 @@ def _replayed(
 
 
 async def _served(unit: Unit, processor: BatchEventProcessor, context: Context, run: UnitRun) -> str | None:
-    """Open the processor, run the attempt, and close the processor in any case. Returns why the partition is held."""
+    """Run the attempt between the processor's `open` and `close`."""
     name = type(processor).__name__
     try:
         await _awaited(processor.open(context))

@@ -1,4 +1,4 @@
-"""From groups, their ledger and their topics to a report."""
+"""Makes the report of groups from their ledger and topics."""
 
 from __future__ import annotations
 
@@ -20,20 +20,10 @@ from inbound.report.figures import DeliveryReport, Series, Tally, TimeWindow, se
 from inbound.spark.cluster_state import KafkaLogs, Subject
 from inbound.spark.kafka_source import read_log
 from inbound.spark.ledger_source import SMALL, LedgerCut, LedgerMovedError, take_chunks
-from inbound.spark.report.landings import (
-    SCHEMA,
-    SCHEMA_TEXT,
-    Excerpt,
-    Landings,
-    Lookup,
-    counting,
-    excerpt,
-    landings_of,
-    tallies,
-    time_of,
-)
+from inbound.spark.ledger_topic import LedgerTopicName, TopicCut, taken
+from inbound.spark.report.landings import Excerpt, Landings, excerpt, landings_of, time_of
+from inbound.spark.report.record_counter import SCHEMA, SCHEMA_TEXT, Lookup, counting, tallies
 from inbound.spark.session import cause
-from inbound.spark.stories import LedgerTopicName, TopicCut, taken
 from inbound.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -41,19 +31,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: How often the ledger is read again because a file of it was converted or deleted.
+#: Attempts to read the ledger while files of it are converted or deleted.
 _ATTEMPTS = 3
-#: So many partitions are named in a note.
+#: A note names so many partitions.
 _NAMED = 8
 
 
 class NothingToReportError(InboundError):
-    """There is no ledger, or it says nothing of what was asked for."""
+    """There is no ledger, or none of the requested groups and topics."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportRequest:
-    """What the report is to be about."""
+    """The groups, topics and time of a report."""
 
     subjects: Sequence[Subject]
     topics: frozenset[str] = frozenset()  # empty: all that the ledger knows
@@ -81,11 +71,11 @@ def make_report(
         session: Starts Spark; called once there is something to read.
         made: The time now, seconds since 1970.
         spark_kafka: The same for Spark's executors, which have none of this machine's files.
-        small: A ledger of fewer bytes is read by this process, a larger one by Spark; None: executors cannot see its files.
+        small: This process reads a ledger of fewer bytes, Spark a larger one; None: executors cannot see its files.
 
     Raises:
-        NothingToReportError: the ledger knows nothing of what is wanted.
-        ConfigError: the time that is wanted ends before it begins, or its buckets are too many.
+        NothingToReportError: the ledger has none of the requested groups and topics.
+        ConfigError: the time ends before it begins, or its buckets are too many.
         LedgerError: a file of the ledger can't be read.
         BrokerUnavailableError: Kafka does not answer.
         SparkError: the job failed.
@@ -100,7 +90,7 @@ def make_report(
     brokers_of = {subject.group: subject.read_committed for subject in wanted.subjects}
     limits = _limits(kafka, landings, brokers_of)
     window = _window(wanted, landings, limits, made)
-    about: dict[str, list[TopicPartition]] = defaultdict(list)  # what a reader should know of partitions
+    about: dict[str, list[TopicPartition]] = defaultdict(list)  # notes on partitions
     usable = {
         key: one.within(window.begin, window.end)
         for key, one in landings.items()
@@ -208,7 +198,7 @@ def _window(
     if times is None:
         raise NothingToReportError("the ledger has no batch")
     ends = {tp: log.end for some in limits.values() for tp, log in some.items()}
-    # A group that has stalled since its last line must be seen to be stalled.
+    # The report must show that a group has stalled since its last line.
     behind = any(
         int(one.commits[-1]) < ends.get(TopicPartition(key.topic, key.partition), 0) if len(one.commits) else True
         for key, one in landings.items()
@@ -224,7 +214,7 @@ def _window(
 
 
 def _told(notes: Mapping[str, Sequence[TopicPartition]]) -> list[str]:
-    """Return each note once, with the partitions that it is about."""
+    """Return each note with its partitions."""
     return [
         f"{', '.join(f'{one.topic}/{one.partition}' for one in sorted(tps)[:_NAMED])}"
         f"{f' and {len(tps) - _NAMED:,} more' if len(tps) > _NAMED else ''}: {text}"
@@ -251,7 +241,7 @@ def _lookup(landings: Mapping[PartitionKey, Landings], names: Sequence[tuple[str
     places = {name: place for place, name in enumerate(names)}
     found: dict[TopicPartition, list[tuple[int, Landings]]] = defaultdict(list)
     for key, one in landings.items():
-        # What was delivered per second is not needed where records are counted.
+        # Executors count records, and do not need the deliveries per second.
         slim = Landings(key, one.first, one.commits, one.at)
         found[TopicPartition(key.topic, key.partition)].append((places[key.group, key.topic], slim))
     return dict(found)
@@ -291,7 +281,7 @@ def _count(
 
 
 def spark_says(job: Callable[[], T]) -> T:
-    """Run a job; what Spark raises becomes a SparkError with the sentence that says why."""
+    """Run a job, and raise Spark's errors as a SparkError with cause."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

@@ -1,4 +1,4 @@
-"""Many seeds, on several cores; a plan that fails is cut down to the few actions it takes, and told as a story."""
+"""Plays many seeds on several cores; shrinks failed plans into stories."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from functools import partial
 from inbound.coordinators.base import ZkCoordinator
 from inbound.processors.base import BatchEventProcessor
 from inbound.testing.simulation import run
-from inbound.testing.simulation.plan import EVERYTHING, Action, Plan, make_plan, plan_of
+from inbound.testing.simulation.plan import EVERYTHING, Action, Plan
 from inbound.testing.simulation.run import Outcome
+from inbound.testing.simulation.seeded_plans import make_plan, plan_of
 
 #: Seeds that one process plays before it reports.
 CHUNK = 20
-#: Another interleaving may show the same fault after fewer actions, so each smaller plan gets so many.
+#: Runs of each smaller plan: another interleaving may show the same fault after fewer actions.
 INTERLEAVINGS = 3
 
 
@@ -40,7 +41,7 @@ class Report:
     met: Counter[tuple[str, str]] = field(default_factory=Counter)  # kinds of actions, and states of partitions
 
     def add(self, other: Report) -> None:
-        """Count in the seeds of another process."""
+        """Add the seeds of another process."""
         self.seeds += other.seeds
         self.steps += other.steps
         self.handed_out += other.handed_out
@@ -57,10 +58,9 @@ def check(
     coordinator: Callable[[], ZkCoordinator] | None = None,
     kinds: tuple[str, ...] = EVERYTHING,
 ) -> None:
-    """Play seeds with your own processor, or coordinator, and fail with the shortest story found: for your tests.
+    """Play seeds with your own processor or coordinator, for your tests.
 
-    Raises:
-        AssertionError: a seed violates a promise; the text tells what happened, and the plan that replays it.
+    Raises AssertionError: a seed violates a promise. The text is the shortest story found, and the plan that replays it.
     """
     for seed in seeds:
         outcome = run.play(make_plan(seed, kinds=kinds), processor, coordinator)
@@ -115,7 +115,7 @@ def _play_chunk(
 
 
 def story(outcome: Outcome, *, lines: int = 60) -> str:
-    """Tell a run that failed: the violation, the last events, and how to play it again."""
+    """Describe a failed run: violation, last events, and how to replay it."""
     began = outcome.trace[0][0] if outcome.trace else 0.0
     events = [f"{at - began:9.3f}  {what}" for at, what in outcome.trace]
     left_out = [f"      ...  ({len(events) - lines} events before)"] if len(events) > lines else []
@@ -132,9 +132,6 @@ def story(outcome: Outcome, *, lines: int = 60) -> str:
     )
 
 
-# -- cutting a plan down -----------------------------------------------------------------------------------------------
-
-
 def kind_of(why: str) -> str:
     """Return why a run failed, without names and numbers."""
     text = re.sub(r"\[[^]]*\]", "", why)
@@ -142,26 +139,24 @@ def kind_of(why: str) -> str:
 
 
 def shrink(failed: Outcome, play: Callable[[Plan], Outcome], *, max_runs: int = 400) -> Outcome:
-    """Return the outcome of the smallest plan found that fails in the same way; at most `max_runs` runs are spent.
+    """Return the outcome of the smallest plan that fails alike.
 
-    Delta debugging (Zeller and Hildebrandt, 2002) over the storm, then everything else made as plain as possible.
+    Delta debugging (Zeller and Hildebrandt, 2002) cuts the storm; then all else is made plain. At most `max_runs` runs are
+    spent.
     """
-    best, runs = failed, 0
-    progress = True
-    while progress and runs < max_runs:
-        progress = False
-        for candidate in _smaller(best.plan):
-            for turn in range(INTERLEAVINGS):
-                if runs >= max_runs:
-                    return best
-                runs += 1
-                outcome = play(replace(candidate, seed=candidate.seed + turn * 1_000_003))
-                if best.failed and outcome.failed and kind_of(best.why) == kind_of(outcome.why):
-                    best, progress = outcome, True
-                    break
-            if progress:
-                break  # start over with the smaller one
+    best, runs, candidates = failed, 0, _candidates(failed.plan)
+    while runs < max_runs and (candidate := next(candidates, None)) is not None:
+        runs += 1
+        outcome = play(candidate)
+        if best.failed and outcome.failed and kind_of(best.why) == kind_of(outcome.why):
+            best, candidates = outcome, _candidates(outcome.plan)
     return best
+
+
+def _candidates(plan: Plan) -> Iterator[Plan]:
+    for smaller in _smaller(plan):
+        for turn in range(INTERLEAVINGS):
+            yield replace(smaller, seed=smaller.seed + turn * 1_000_003)
 
 
 def _smaller(plan: Plan) -> Iterator[Plan]:
@@ -198,7 +193,7 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
 
 
 def _without(storm: tuple[Action, ...], start: int, size: int) -> tuple[Action, ...]:
-    """Take some actions out; the actions after them happen at the same time as before."""
+    """Remove some actions; the later actions keep their time."""
     taken, rest = storm[start : start + size], storm[start + size :]
     if rest:
         rest = (replace(rest[0], wait=round(rest[0].wait + sum(action.wait for action in taken), 3)), *rest[1:])

@@ -1,7 +1,7 @@
-"""Further channels of simulated processes, each of a group of its own: they come, change and go while everything else happens.
+"""Further channels of simulated processes, each in its own group.
 
-A process takes in its configuration with the product's own parts (`Reconfiguration`, `RunningChannels`); it consists of
-`ChannelSpec`s. Each further group has a judge of its own, which knows nothing of configurations: see `Further.check`.
+They start, change and stop while everything else happens. A process applies its configuration, of `SimulatedChannel`s, with the
+product's own parts (`Reconfiguration`, `RunningChannels`). Each further group has its own judge: see `Further.check`.
 """
 
 from __future__ import annotations
@@ -42,49 +42,49 @@ from inbound.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from inbound.testing.simulation.stage import Stage
 
-#: What the further channels are called, and their groups.
+#: The names of the further channels and of their groups.
 CHANNELS = ("audit", "billing")
-#: There is nothing but channels in a configuration.
+#: The source's part of a configuration: nothing, as it holds only channels.
 NONE = Loaded(Config.model_construct(), {}, Places("f"))
 
 
 @dataclass(frozen=True)
-class ChannelSpec:
-    """What a configuration says of one channel."""
+class SimulatedChannel:
+    """One channel of a configuration."""
 
     group: str
     topics: tuple[str, ...]
-    #: Of the processor's options.
+    #: The version of the processor's options.
     version: int = 0
     #: Records in a batch.
     batch: int = 4
     client: str = "kafka-python"
-    #: Of the settings of Kafka: with others its client is made again.
+    #: The version of the Kafka settings: a new one makes a new client.
     kafka: int = 0
-    #: A fixed consumer id; else a new one each time that the channel is made.
+    #: Whether the consumer id is fixed; else each new channel gets another one.
     fixed: bool = True
     #: Whether the processor can be opened.
     opens: bool = True
 
 
 #: The channels by name.
-ChannelSpecs = Mapping[str, ChannelSpec]
+ChannelSpecs = Mapping[str, SimulatedChannel]
 
 
-def new_spec(plan: SimulatedPlan, group: str) -> ChannelSpec:
+def new_spec(plan: SimulatedPlan, group: str) -> SimulatedChannel:
     """Return the specification of a new channel."""
     topics = tuple(topic for topic, _ in plan.setup.topics)
-    return ChannelSpec(group, topics, batch=plan.setup.batch, fixed=bool(plan.seed % 2))
+    return SimulatedChannel(group, topics, batch=plan.setup.batch, fixed=bool(plan.seed % 2))
 
 
 def begun(plan: SimulatedPlan) -> ChannelSpecs:
-    """Return what processes run at first: of the further channels all, some or none."""
+    """Return the further channels that processes run at first."""
     return {name: new_spec(plan, name) for n, name in enumerate(CHANNELS[: plan.setup.channels]) if plan.seed >> n & 1}
 
 
 @dataclass(frozen=True)
 class FurtherOptions:
-    """What the processor is opened with."""
+    """The options of a further channel's processor."""
 
     version: int
     opens: bool
@@ -92,7 +92,7 @@ class FurtherOptions:
 
 @dataclass(eq=False)
 class SteppedThreads:
-    """What runs beside the first channel in a process; see `scheduler.Process`."""
+    """A process's threads beside its first channel's; see `scheduler.SteppedProcess`."""
 
     host: Consumer
     parts: list[Part] = field(default_factory=list)
@@ -114,13 +114,13 @@ class SteppedThreads:
 
 
 class Seat:
-    """A process in one of the further groups, whether or not it runs a channel of it at the moment."""
+    """A process's seat in a further group, with or without a channel."""
 
     def __init__(self, host: Consumer) -> None:
         self.host = host
         self.name = host.name
         self.consumer_id = host.consumer_id
-        self.channel: SteppedChannel | None = None  # the one that was made last
+        self.channel: SteppedChannel | None = None  # the newest one
         self.made = 0
 
     @property
@@ -161,7 +161,7 @@ class SteppedChannel(InboundKafkaChannel):
 
 
 class Further:
-    """One further group: the world as it sees it (see `inbound.testing.simulation.witness.Scene`), and its judge."""
+    """One further group and its judge; a `witness.Scene`."""
 
     def __init__(self, stage: Stage, name: str) -> None:
         self._stage = stage
@@ -187,7 +187,7 @@ class Further:
         return self._stage.kafka
 
     def ledgers(self) -> Iterator[tuple[str, str, MemoryLedger]]:
-        """Yield a name for each run of a channel of the group, its consumer id, and its ledger."""
+        """Yield each run's name, consumer id and ledger."""
         yield from self._runs
 
     def run_of(self, seat: Seat) -> MemoryLedger:
@@ -200,12 +200,12 @@ class Further:
     # -- when all is well again ------------------------------------------------------------------------------------------
 
     def storm_over(self) -> None:
-        """From now on everything is to come to rest."""
+        """Begin the calm, in which everything must come to rest."""
         self.judge.calm()
         self._calm_from = self.clock.now()
 
     def check(self) -> None:
-        """Judge the group at rest: processes that run a channel of it, and no others, claim and read each partition."""
+        """Judge that exactly the processes with a channel own the partitions."""
         judge, members = self.judge, self._members()
         reads = {name: topics for name, (seat, topics) in members.items()}
         owners = judge.owners()
@@ -230,7 +230,7 @@ class Further:
             self._check_shares(reads)
 
     def _members(self) -> dict[str, tuple[Seat, tuple[str, ...]]]:
-        """Return the processes that run a channel of the group, and the topics that each reads, as configured."""
+        """Return the processes that run a channel, and each one's configured topics."""
         found = {}
         for name, reloading in self._stage.reloading.items():
             if reloading.host in self._stage.staying():
@@ -248,7 +248,7 @@ class Further:
 
 
 def is_behind(judge: Judge, tp: TopicPartition, channels: Iterable[InboundKafkaChannel]) -> bool:
-    """Return whether something in the log is not committed yet, and is to be by one of the group's channels."""
+    """Return whether a channel of the group still has records to commit."""
     limits = judge.world.kafka.log_range(tp)
     if limits is None:
         return True
@@ -256,13 +256,13 @@ def is_behind(judge: Judge, tp: TopicPartition, channels: Iterable[InboundKafkaC
         return False
     if not judge.cuts.may_hold(tp):
         return True
-    # The log was cut below where it reads on: its owner may read nothing of it before an operator acts.
+    # The log was cut below the position: the owner may read nothing before an operator acts.
     held = [channel.parts.schedule.get(tp) for channel in channels]
     return not any(partition is not None and partition.failure.held is not None for partition in held)
 
 
 class Reloading:
-    """The configuration of one process: its source, its watch, and the channels that follow it."""
+    """The configuration of one process: its source, its watch, its channels."""
 
     unsettled = False
     watching = True
@@ -270,11 +270,11 @@ class Reloading:
     def __init__(self, stage: Stage, host: Consumer, begun: ChannelSpecs) -> None:
         self._stage = stage
         self.host = host
-        #: The class of the processor, always the same one for a group: another one is another channel.
+        #: The processor's class, one for each group: another class would be another channel.
         self._class_for = cache(self._watched)
         self._news: ChannelSpecs | ConfigError | None = None
         self._told: ChannelSpecs = begun
-        #: Its configurations that can be started, in order; and whether a later one cannot, or has hidden the last of them.
+        #: The configurations that can be started, in order; and whether a later one cannot, or hid the last of them.
         self._good = [begun]
         self._broken = False
         clock, wakeup = stage.world.clock, Wakeup()
@@ -297,7 +297,7 @@ class Reloading:
         return self._good[-1]
 
     def tell(self, specs: ChannelSpecs) -> None:
-        """Let the files hold this from now on."""
+        """Write these specifications to the files."""
         self._broken = not all(spec.opens for spec in specs.values())
         if not self._broken:
             self._good.append(specs)
@@ -305,13 +305,13 @@ class Reloading:
         self.reconfiguration.hurry()
 
     def break_it(self) -> None:
-        """Let the files hold something that cannot be used; what they held before may never have been read."""
+        """Write an unusable configuration; the previous one may never be read."""
         self._broken |= isinstance(self._news, dict)
         self._news = ConfigError("f:1: no good")
         self.reconfiguration.hurry()
 
     def stop(self) -> None:
-        """The process begins to end."""
+        """Begin to end the process."""
         self._threads.ended = True
         for running in self.running.all():
             running.channel.parts.service.stopping.set()
@@ -325,17 +325,17 @@ class Reloading:
         ]
 
     def end(self) -> None:
-        """Close the channels; they have left."""
+        """Close the channels, which have left."""
         for running in self.running.all():
             running.close()
 
     def check(self) -> str | None:
-        """Return what is wrong about which channels run, and how; None if it is as the configuration says."""
+        """Return a difference between running and configured channels; None without one."""
         status, running = self.reconfiguration.status(), self.running.all()
         if status.under_way or any(one.leaving is not None for one in running):
             return f"{self.host.name} is not done with its configuration: {status.last_steps}, {status.problem}"
         runs = {one.channel.name: _spec_of(one.channel) for one in running}
-        # What cannot be started is taken back, to what had come about by then.
+        # A configuration that cannot be started is rolled back to the running one.
         right = [{name: _running(spec) for name, spec in specs.items()} for specs in self._good]
         if not self._broken:
             right = right[-1:]
@@ -344,7 +344,7 @@ class Reloading:
     # -- the source, and the watch -----------------------------------------------------------------------------------------
 
     def changed(self) -> Loaded | None:
-        """Return the configuration if it is another one than before."""
+        """Return the configuration if it has changed."""
         news, self._news = self._news, None
         if isinstance(news, ConfigError):
             raise news
@@ -354,10 +354,10 @@ class Reloading:
         return NONE
 
     def again(self) -> None:
-        """There is no more to say."""
+        """Nothing to repeat."""
 
     def folders(self) -> set[Path]:
-        """It is in none."""
+        """Return no folders."""
         return set()
 
     def follow(self, folders: set[Path]) -> None:
@@ -372,7 +372,7 @@ class Reloading:
         channels = {name: self._planned(spec) for name, spec in self._told.items()}
         return ProcessPlan(loaded.config, channels, digest=str(self._told))
 
-    def _planned(self, spec: ChannelSpec) -> PlannedChannel:
+    def _planned(self, spec: SimulatedChannel) -> PlannedChannel:
         setup = self._stage.plan.setup
         values: dict[str, Any] = {
             "topics": list(spec.topics),
@@ -402,7 +402,7 @@ class Reloading:
         durations = stage.durations(label)
 
         class Watched(observing(type(stage.processor(label)))):  # type: ignore[misc]
-            """Says which options it goes by, and is heard of by the judge when it is called before or after its time."""
+            """A watched processor that shows its options."""
 
             options: FurtherOptions | None = None
 
@@ -455,12 +455,12 @@ class Reloading:
         return Running(planned, channel, self.host.controller, connect=lambda planned: connect)
 
 
-def _running(spec: ChannelSpec) -> tuple[object, ...]:
+def _running(spec: SimulatedChannel) -> tuple[object, ...]:
     return spec.group, spec.topics, spec.batch, spec.client, spec.version
 
 
 def _spec_of(channel: InboundKafkaChannel) -> tuple[object, ...]:
-    """Return the same of a channel that runs."""
+    """Return `_running` of a live channel."""
     config, processor = channel.parts.settings.now, channel.parts.service.processor
     version = getattr(getattr(processor, "options", None), "version", None)
     return config.group, tuple(config.topics or ()), config.reader.max_batch_records, config.reader.client, version

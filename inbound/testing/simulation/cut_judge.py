@@ -1,4 +1,4 @@
-"""What must hold where a log was cut: the records behind the cut are delivered from the first on.
+"""Judges cut logs: the records behind a cut are delivered in full.
 
 A member that has read further than the cut goes back: to its commit, or, where that is behind the cut, to where
 `on_truncation` says; that is committed first. Batches that were read before may still be delivered.
@@ -22,32 +22,29 @@ from inbound.topic_partition import TopicPartition
 
 @dataclass(eq=False)
 class _Cut:
-    """Of one partition."""
-
-    #: The lowest offset at which the log was cut since the group went back for that; None: it was not, or the group had read
-    #: nothing of it.
+    #: The lowest offset at which the log was cut since the group last went back; None: no cut, or the group had read nothing of it.
     at: int | None = None
-    #: That one, and those further up that came after it: who has processed what stands behind the lowest may have read behind the
-    #: next one before it was cut there, and its commit for that may be in flight.
+    #: That offset, and later, higher ones: a member that has processed what is behind the lowest may have read behind the next
+    #: one before the log was cut there, and its commit for that may be in flight.
     above: list[int] = field(default_factory=list)
-    began: int = 0  # where the log began then
-    when: float = -1.0  # the last time; or when the group went back for that
-    ends: list[tuple[float, int]] = field(default_factory=list)  # when it was cut, and where
-    old_at: float = -1.0  # when records that are gone were delivered last: they had been read before
-    gone_to: int = 0  # where it ended before: up to there, a member may still hold records that are gone
-    ended: int = 0  # where it ended, as a processor knows: it may have been cut since, even more than once
-    told: int | None = None  # `on_exception` said that its position cannot be read on from, as the log was cut here
-    #: Where the log began and ended, as the processor knows, if nothing was delivered since: the next commit may go over the cut.
+    began: int = 0  # the log start at that time
+    when: float = -1.0  # the time of the last cut; or when the group went back for it
+    ends: list[tuple[float, int]] = field(default_factory=list)  # the time and offset of each cut
+    old_at: float = -1.0  # when lost records were last delivered: they had been read before
+    gone_to: int = 0  # the log end before the cuts: up to there, a member may still hold lost records
+    ended: int = 0  # the log end that a processor was told; the log may have been cut again since
+    told: int | None = None  # the cut that `on_exception` reported
+    #: The log's limits that the processor was told, if nothing was delivered since: the next commit may go over the cut.
     limits: tuple[int, ...] = ()
-    #: The lowest offset at which it was cut since, or had been by then: who moves over the first cut need not know of it.
+    #: The lowest cut since, or by then: a member that moves over the first cut need not know of it.
     later: int | None = None
-    jumped: bool = False  # a claim began behind the commit, over a cut: what its owner knows of the log may tell it so
+    jumped: bool = False  # a claim began behind the commit, over a cut that its owner may still find
     blind: bool = False  # no member was to read anything before the commit, so a cut need not show
     unseen: bool = False  # it was cut in that time, at `at`
 
 
 class CutJudge:
-    """Asked by the judge, about partitions whose logs were cut; it forgets nothing of them but a topic that is deleted."""
+    """Judges partitions whose logs were cut; only a deleted topic is forgotten."""
 
     def __init__(self, world: Scene, violated: Callable[[str], None]) -> None:
         self._world = world
@@ -60,7 +57,7 @@ class CutJudge:
         """The log loses everything from `end` on.
 
         `begun`: the group is to read all that comes; `begins`: its first position may be resolved, and is not committed yet.
-        Returns whether it can be noticed in any case.
+        Returns whether members always notice the cut.
         """
         cut = self._cuts[tp]
         cut.unseen |= begins or (begun and cut.blind)
@@ -83,10 +80,10 @@ class CutJudge:
         self._cuts[tp].blind = True
 
     def moved(self, tp: TopicPartition, new: int = 0) -> None:
-        """The group's offset is set to `new`, where the log is to be read on: not by a member that has read up to there.
+        """The group's offset moves to `new` without reading up to it.
 
-        A reset may have found that offset before the log was cut: where it ends before `new`, the next claim may go back for that,
-        unless it has grown over it by then.
+        A reset may have found that offset before the log was cut. If the log ends before `new`, the next claim may go back for
+        that, unless the log has grown over it by then.
         """
         cut, end = self._cuts[tp], self._world.kafka.end(tp)
         beyond = new > end
@@ -96,17 +93,18 @@ class CutJudge:
         cut.jumped, cut.limits = False, ()
 
     def jumps(self, tp: TopicPartition) -> None:
-        """A processor says that its claim begins behind the commit: it need not go back for a cut, and may be held for it.
+        """A processor begins its claim behind the commit, maybe over a cut.
 
-        The claim knows up to where the log was read, and under which leader. So it may find that the log was cut before that,
-        although it has grown over the offset since: then it holds. The next claim knows nothing of it, and reads on.
+        The claim need not go back for the cut, and may be held for it: it knows up to where the log was read, and under which
+        leader. So it may find that the log was cut before that, although it has grown over the offset since. The next claim
+        knows nothing of it, and reads on.
         """
         over = self.may_hold(tp)
         self.moved(tp)
         self._cuts[tp].jumped = over
 
     def out_of_range(self, tp: TopicPartition, error: OffsetOutOfRangeError) -> None:
-        """A processor learns that its position cannot be read on from.
+        """A processor learns that its position is out of range.
 
         1. The log's limits are asked for; 2. it is cut once more, further down; 3. the processor learns of the first cut.
         """
@@ -122,25 +120,26 @@ class CutJudge:
     # -- asked ---------------------------------------------------------------------------------------------------------
 
     def at(self, tp: TopicPartition) -> int | None:
-        """Return the offset from which on what the group had read is gone; None: nothing is."""
+        """Return the cut below what the group has read; None without one."""
         return self._cuts[tp].at if tp in self._cuts else None
 
     def ends(self, tp: TopicPartition) -> list[int]:
-        """Return where the log was ever cut."""
+        """Return the offsets at which the log was ever cut."""
         return [end for _, end in self._cuts[tp].ends] if tp in self._cuts else []
 
     def may_hold(self, tp: TopicPartition) -> bool:
-        """Whether the owner may have found that the log was cut below where it reads on."""
+        """Return whether the owner may have found a cut below its position."""
         return tp in self._cuts and (self._cuts[tp].at is not None or self._cuts[tp].jumped)
 
     def cut_since(self, tp: TopicPartition, began: float) -> bool:
-        """Whether the log was cut since then."""
+        """Return whether the log was cut at `began` or later."""
         return tp in self._cuts and began <= self._cuts[tp].when
 
     def goes_back(self, tp: TopicPartition, began: float, position: int = 0) -> bool:
-        """Whether reading may go back over a cut to before a batch that was delivered then.
+        """Return whether reading may go back over a cut since `began`.
 
-        `position`: where it was to go on. A processor may have passed over what stands behind the cut since.
+        A batch was delivered at `began`, and reading was to continue at `position`. A processor may have passed over what is
+        behind the cut since.
         """
         at = self.at(tp)
         if at is not None and at < position:
@@ -148,7 +147,7 @@ class CutJudge:
         return self.cut_since(tp, began) or (tp in self._cuts and began <= self._cuts[tp].old_at)
 
     def there(self, tp: TopicPartition, records: Sequence[Record]) -> list[Record]:
-        """Return the records of a batch that the log still holds: others are not judged."""
+        """Return the records of a batch that the log still holds."""
         if tp not in self._cuts:
             return list(records)
         self._cuts[tp].limits = ()
@@ -163,10 +162,10 @@ class CutJudge:
     def judge_reading(
         self, consumer: str, tp: TopicPartition, first: int, handed: Collection[int], passed_over: Mapping[int, float]
     ) -> None:
-        """Records published after a cut are delivered from the first on, or a processor has passed over them.
+        """Judge that records behind a cut are delivered or passed over.
 
         Records that the cut has taken do not count as passed over, unless retention has deleted the place of the cut:
-        then nothing leads back to it, and where the processor wants to go on counts.
+        then nothing leads back to it, and the processor's own position counts.
         """
         at = self.at(tp)
         if at is None or first < at or self._cuts[tp].unseen:
@@ -186,11 +185,11 @@ class CutJudge:
     def goes_over(
         self, tp: TopicPartition, before: int | None, new: int, answered: int, sent: int, *, unled: bool
     ) -> tuple[int, int] | None:
-        """Whether a commit goes to where the configuration says that reading goes on behind a cut.
+        """Return the offsets that a commit passes over at a cut.
 
-        Returns the offsets that it passes over on purpose. A commit up to `answered` may be the one of the last batch, unless
-        it names no leader (`unled`), and goes where a processor was told that the log begins or ends; up to `sent` they were on
-        their way when the cut was found.
+        None: it does not go to where the configuration says that reading continues behind a cut. A commit up to `answered` may
+        be the one of the last batch, unless it names no leader (`unled`) and goes where a processor was told that the log
+        begins or ends; commits up to `sent` were in flight when the cut was found.
         """
         at, kafka = self.at(tp), self._world.kafka
         if at is None or before is None or max(before, sent) <= at:
@@ -214,17 +213,18 @@ class CutJudge:
         return at, new if "latest" in choices else at
 
     def of_what_is_there(self, tp: TopicPartition, new: int, skipped: Sequence[int]) -> list[int]:
-        """Return of the offsets that a commit skips those that it must not: it may be about records that are gone."""
+        """Return the skipped offsets still judged: a commit may concern lost records."""
         at = self.at(tp)
         if at is None or new > self._cuts[tp].gone_to:
             return list(skipped)
         return [offset for offset in skipped if offset < at]
 
     def processed(self, tp: TopicPartition, end: int, done: Iterable[int]) -> None:
-        """The group commits up to `end`: if the records behind a cut are among those, the cut is over.
+        """The group commits up to `end`, which ends cuts before it.
 
-        Not so one at `end` or behind it: 1. the log is cut, and the group reads on behind that; 2. the commits of two batches are
-        in flight; 3. it is cut between them; 4. both commits land. The second one is about records that are gone.
+        A cut is over once all records behind it are processed. Not so one at `end` or behind it: 1. the log is cut, and the
+        group reads on behind that; 2. the commits of two batches are in flight; 3. it is cut between them; 4. both commits
+        land. The second one is about records that are gone.
         """
         if tp not in self._cuts:
             return

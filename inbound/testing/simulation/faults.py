@@ -1,7 +1,7 @@
-"""What each kind of action does to the world, as one table. A fault runs to its `yield`; the rest of it ends the fault.
+"""The table of faults: what each kind of action does.
 
-A fault without a `yield` is over at once. The others end after their time, or with the storm. Faults of reloads and of resets
-stand in `reset_faults.py`.
+A fault runs to its `yield`; the rest of it ends the fault. A fault without a `yield` is over at once. The others end after
+their time, or with the storm. `reset_faults.py` has the faults of reloads and resets.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from inbound.testing.zookeeper import ANONYMOUS, Who
 from inbound.testing.zookeeper_tree import Commit
 from inbound.topic_partition import TopicPartition
 
-#: At most so many processes live at once.
+#: The most processes that live at once.
 MOST = 5
-#: How long a callback takes that hangs, in seconds.
+#: How long a hanging callback takes, in seconds.
 FOREVER = 1e6
-#: Whose node a refused one becomes: others may read it at most.
+#: The owners of refused nodes, which others may not use, or may only read.
 ADMIN, READABLE = Who("admin", "creator"), Who("admin", "readable")
-#: Of so large actions the owner of the partition dies.
+#: The size of actions in which the partition's owner dies, too.
 WITH_ITS_OWNER = 6
-#: A node's content that is no offset.
+#: Node content that is no offset.
 RUBBISH = b"rubbish"
 
 Going: TypeAlias = Iterator[None] | None
@@ -41,7 +41,7 @@ Fault: TypeAlias = Callable[[Stage, Action], Going]
 
 
 def begin(fault: Going) -> Callable[[], None] | None:
-    """Begin a fault. Returns a call that ends it, once; None: it is over."""
+    """Begin a fault; return a call that ends it, or None."""
     return partial(next, fault, None) if fault is not None and next(fault, False) is None else None
 
 
@@ -62,7 +62,7 @@ def _grow(stage: Stage, action: Action) -> None:
 
 
 def _retain(stage: Stage, action: Action) -> None:
-    """The log loses its beginning: with the flag also records that are not read yet."""
+    """Retention deletes the log's beginning; with the flag also unread records."""
     tp = stage.partition(action)
     if action.flag:
         stage.kafka.publish(*tp, [b"x"] * (action.size + 2))
@@ -72,9 +72,9 @@ def _retain(stage: Stage, action: Action) -> None:
 
 
 def _cut(stage: Stage, action: Action) -> None:
-    """A replica without the newest records becomes the leader; with the flag the log grows again, maybe over its old end.
+    """An unclean leader election cuts the log; with the flag it regrows.
 
-    Then retention may soon take the place of the cut, with the records published there.
+    It may grow over its old end. Then retention may soon delete the place of the cut, with the records published there.
     """
     tp = stage.partition(action)
     offsets = stage.kafka.offsets(*tp)
@@ -90,7 +90,7 @@ def _cut(stage: Stage, action: Action) -> None:
 
 
 def _recreate(stage: Stage, action: Action) -> Iterator[None]:
-    """A topic is deleted and recreated: at once, or (flag) after a while."""
+    """A topic is deleted and recreated, with the flag after a while."""
     topic = stage.partition(action).topic
     count = stage.kafka.topics()[topic].partitions
     if len(stage.kafka.topics()) < len(stage.plan.setup.topics):
@@ -120,7 +120,7 @@ def _brokers_down(stage: Stage, action: Action) -> Iterator[None]:
 
 
 def _client_fails(stage: Stage, action: Action) -> Iterator[None]:
-    """The Kafka client of one process raises where the set of its partitions changes; with the flag an unexpected error."""
+    """A process's Kafka client raises when its set of partitions changes."""
     clients = stage.pick(stage.living(), action).log_clients
     if not clients:
         return
@@ -132,7 +132,7 @@ def _client_fails(stage: Stage, action: Action) -> Iterator[None]:
 
 
 def _other_client(stage: Stage, action: Action) -> None:
-    """The configuration of one process names another Kafka client; it writes the ids of topics in its own way."""
+    """A process switches to a Kafka client that writes topic ids differently."""
     consumer = stage.pick(stage.living(), action)
     assert consumer.connect is not None
     consumer.channel.reader.reconnect(consumer.connect)
@@ -153,7 +153,7 @@ def _leave(stage: Stage, action: Action) -> None:
 
 
 def _dies_writing(stage: Stage, action: Action) -> Iterator[None]:
-    """A process dies as its next commit, or (flag) claim or recovery, is executed, before the answer."""
+    """A process dies as its commit (flag: claim) executes, before the answer."""
     victim = stage.pick(stage.living(), action)
     written = f"{stage.paths.root}/{'owners' if action.flag else 'offsets'}/"
     over: list[bool] = []
@@ -170,14 +170,14 @@ def _dies_writing(stage: Stage, action: Action) -> Iterator[None]:
 
 
 def _restart(stage: Stage, action: Action) -> None:
-    """The same consumer id again, right after a crash: on the same host (flag: provably dead), or on another."""
+    """A crashed process restarts with its id (flag: it is provably dead)."""
     victim = stage.pick(stage.living(), action)
     stage.kill(victim)
     stage.join(consumer_id=victim.consumer_id, heir_of=victim if action.flag else None)
 
 
 def _double(stage: Stage, action: Action) -> Iterator[None]:
-    """A second process with the id of one that lives."""
+    """A second process takes the id of a live one."""
     if len(stage.living()) >= MOST or not stage.staying():
         return
     second = stage.join(consumer_id=stage.pick(stage.staying(), action).consumer_id)
@@ -186,17 +186,15 @@ def _double(stage: Stage, action: Action) -> Iterator[None]:
 
 
 def _slow_callback(stage: Stage, action: Action) -> None:
-    """The next callback of one process takes that long."""
     stage.slow[stage.pick(stage.living(), action).name] = action.seconds
 
 
 def _hang(stage: Stage, action: Action) -> None:
-    """The next callback of one process does not end before the storm does."""
+    """The next callback of one process hangs until the storm ends."""
     stage.slow[stage.pick(stage.living(), action).name] = FOREVER
 
 
 def _ledger_fails(stage: Stage, action: Action) -> Iterator[None]:
-    """The ledger of one process takes nothing, as a full disk."""
     ledger = stage.pick(stage.living(), action).ledger
     ledger.fail()
     yield
@@ -204,7 +202,6 @@ def _ledger_fails(stage: Stage, action: Action) -> Iterator[None]:
 
 
 def _dead_letters_fail(stage: Stage, action: Action) -> Iterator[None]:
-    """The dead-letter topic takes nothing."""
     stage.dead_letters_fail = True
     yield
     stage.dead_letters_fail = False
@@ -221,7 +218,10 @@ def _to_one(what: str, stage: Stage, action: Action) -> Going:
 def to_process(
     what: str, stage: Stage, action: Action, victim: Consumer | ResetOperator, *, leads: bool = False
 ) -> Iterator[None]:
-    """One of `TO_ONE` happens to a process; `leads`: to the leader of a reset, at its requests for that."""
+    """One fault of `TO_ONE` happens to a process.
+
+    `leads`: it is the leader of a reset, and the fault meets its requests for that.
+    """
     name, ensemble, delays = victim.name, stage.ensemble, stage.scheduler.delays
     after = 0 if leads else action.where
     match what:
@@ -269,7 +269,7 @@ def to_process(
             stage.scheduler.hurry(key)
 
 
-#: What may happen to one process.
+#: Faults of one process.
 TO_ONE = (
     "kill", "freeze", "cut off", "expire", "disconnect", "lose answers", "drop requests", "stuck write", "slow network",
 )  # fmt: skip
@@ -296,7 +296,7 @@ def _expire_all(stage: Stage, action: Action) -> None:
 
 
 def _reposition(stage: Stage, action: Action) -> None:
-    """A tool sets the offset from outside and moves the epoch with it, in one transaction: a reset that forces its way."""
+    """A tool sets the offset and moves the epoch in one transaction."""
     tp, group = stage.partition(action), stage.group(action)
     offsets = stage.kafka.offsets(*tp)
     if group.judge.commit_of(tp) is None or not offsets or stage.ensemble.tree.get(group.paths.offset(*tp)) is None:
@@ -332,7 +332,6 @@ def _pause(stage: Stage, action: Action) -> Iterator[None]:
 
 
 def _owner_deleted(stage: Stage, action: Action) -> None:
-    """An operator deletes an owner node."""
     tp, group = stage.partition(action), stage.group(action)
     path = group.paths.owner(*tp)
     if stage.ensemble.tree.get(path) is not None:
@@ -341,21 +340,21 @@ def _owner_deleted(stage: Stage, action: Action) -> None:
 
 
 def _stranger(stage: Stage, action: Action) -> None:
-    """Another tool registers in the group, in its own words."""
+    """Another tool registers in the group, in a format of its own."""
     path, tree = stage.paths.member("stranger"), stage.ensemble.tree
     if tree.get(stage.paths.ids) is not None and tree.get(path) is None:
         stage.write_by_hand(Create(path, b'{"version": 1, "subscription": {"orders": 1}}'))
 
 
 def _partition(stage: Stage, action: Action) -> TopicPartition:
-    """Return the partition of a fault of nodes: of the larger actions one without an owner, if there is one."""
+    """Return the action's partition; larger actions prefer one without an owner."""
     owners = stage.judge.owners()
     unowned = [tp for tp in stage.partitions() if owners.get(tp) is None]
     return unowned[action.where % len(unowned)] if unowned and action.size > 1 else stage.partition(action)
 
 
 def _offset_taken(data: bytes | None, stage: Stage, action: Action) -> Iterator[None]:
-    """The node of the group's offset gets other content, or is deleted (None); with the flag the offset is put back."""
+    """An offset node is overwritten or deleted (None); the flag restores it."""
     tp, tree = _partition(stage, action), stage.ensemble.tree
     path = stage.paths.offset(*tp)
     if data == RUBBISH:
@@ -396,7 +395,7 @@ def _refused(node: Callable[[GroupPaths, str, int], str], stage: Stage, action: 
 
 
 def _trouble(what: str, url: str, stage: Stage, action: Action) -> Iterator[None]:
-    """For a while a receiver treats some events so, or (flag) all."""
+    """A receiver mistreats some events, or (flag) all, for a while."""
     if (receivers := stage.receivers) is not None:
         trouble = Trouble(what, url, 1 if action.flag else action.size + 1, action.seconds)
         receivers.troubles.append(trouble)
@@ -420,14 +419,12 @@ def _groups_are(state: str, troubled: bool, stage: Stage, action: Action) -> Ite
 
 
 def _groups_live(stage: Stage, action: Action) -> Iterator[None]:
-    """The Kafka group has members."""
     stage.world.groups.live.add(stage.world.group)
     yield
     stage.world.groups.live.discard(stage.world.group)
 
 
 def _groups_denied(stage: Stage, action: Action) -> Iterator[None]:
-    """A topic may not be read."""
     topic = stage.partition(action).topic
     stage.world.groups.denied.add(topic)
     yield

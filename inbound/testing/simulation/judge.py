@@ -1,6 +1,6 @@
-"""What must hold at every step of a simulated run: judged from the nodes, the logs and the deliveries.
+"""What must hold at every step of a simulated run.
 
-The judge knows nothing of how inbound works inside. It sees each transaction of ZooKeeper, and each batch and its answer.
+The judge sees each ZooKeeper transaction, each batch and its answer, and nothing of how inbound works inside.
 """
 
 from __future__ import annotations
@@ -12,19 +12,15 @@ from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote,
 from inbound.processors.batch import Batch
 from inbound.testing.kafka import FakeKafka
 from inbound.testing.simulation.cut_judge import CutJudge
-from inbound.testing.simulation.judged_partitions import (
-    AnswerBook,
-    JudgedBatch,
-    JudgedPartition,
-    OffsetNodes,
-)
+from inbound.testing.simulation.judged_answers import AnswerBook
+from inbound.testing.simulation.judged_partitions import JudgedBatch, JudgedPartition, OffsetNodes
 from inbound.testing.simulation.plan import Setup
 from inbound.testing.simulation.reset_judge import ByReset, ResetJudge, changed_nodes, epoch_in
 from inbound.testing.simulation.witness import GroupMember, Scene, Witness
 from inbound.testing.zookeeper_tree import Commit
 from inbound.topic_partition import TopicPartition
 
-#: Within this time of calm, each member knows what was done to it from outside: a little longer than `membership.PATIENCE`, s.
+#: Seconds of calm after which each member knows what was done to it from outside: a little more than `membership.PATIENCE`.
 AWARE = 2.0
 
 
@@ -34,7 +30,7 @@ class Judge:
     def __init__(
         self, world: Scene, setup: Setup, *, of: str = "", witness: Callable[[FakeKafka], Witness] = Witness
     ) -> None:
-        """`of` says before each line which group it is about; the only one needs no name."""
+        """Make a judge; `of` begins its lines with the group's name."""
         self.world = world
         self._setup = setup
         self.of = of
@@ -42,7 +38,7 @@ class Judge:
         self.trace: list[tuple[float, str]] = []
         self.handed_out = self.repeated = 0
         self._dead_letters: set[tuple[TopicPartition, int]] = set()
-        #: Partitions of which a node was refused to the group, or was of no use: it leaves them alone ever longer.
+        #: Partitions with a refused or unusable node: members back off from them.
         self.refused: set[TopicPartition] = set()
         self._calm_from = float("inf")
         self._partitions: dict[TopicPartition, JudgedPartition] = defaultdict(JudgedPartition)
@@ -70,16 +66,16 @@ class Judge:
         self.violations.append(self.of + what)
 
     def initial_partitions(self, tps: list[TopicPartition]) -> None:
-        """These exist before the group reads: with `latest`, their first records need not be read."""
+        """Note the first partitions: with `latest`, reading may skip their records."""
         for tp in tps:
             self._partitions[tp].may_start_late = self._setup.latest
 
     def forced(self, session: int) -> None:
-        """The servers end a session by force: its client may deliver until it learns of the expiry."""
+        """The servers expire a session; its client may deliver until it knows."""
         self._expired_by_force.add(session)
 
     def is_unaware(self, member: GroupMember) -> bool:
-        """Whether the servers have ended its session by force, and it may not know yet."""
+        """Return whether a member may not know that its session was expired."""
         return member.zk.session is not None and member.zk.session.id in self._expired_by_force
 
     def moved(self, tp: TopicPartition) -> None:
@@ -91,13 +87,13 @@ class Judge:
         self.cuts.moved(tp)
 
     def disowned(self, tp: TopicPartition) -> None:
-        """An operator deletes an owner node: its consumer gets it back, unless another one is first."""
+        """An operator deletes an owner node, which its owner may recover."""
         known = self._partitions[tp]
         known.outside.append(known.epoch + 1)
         known.disowned = True
 
     def offset_taken(self, tp: TopicPartition) -> None:
-        """An operator is about to take the group's offset out of its node: the next claim starts over."""
+        """An operator removes the group's offset; the next claim starts over."""
         known = self._partitions[tp]
         self._nodes.take(tp, known.tenure if known.current is None else None)
         self.witness.takes_offset(tp)
@@ -105,18 +101,18 @@ class Judge:
             known.outside.append(known.epoch)
 
     def offset_mended(self, tp: TopicPartition) -> None:
-        """An operator is about to put it back."""
+        """An operator restores the group's offset."""
         self._nodes.mend(tp)
         self.witness.mends_offset(tp)
 
     def recreated(self, tp: TopicPartition) -> None:
-        """The topic is recreated: until a member begins at its start, nothing is judged."""
+        """The topic is recreated; judging pauses until a member begins it."""
         self._partitions[tp].of_deleted_topic = self._partitions[tp].topic_id is not None
         if self._partitions[tp].of_deleted_topic:
             self.witness.recreated(tp)
 
     def cut(self, tp: TopicPartition, end: int) -> None:
-        """The log loses everything from `end` on: what stands there later are other records."""
+        """The log loses everything from `end` on; new records will replace it."""
         known = self._partitions[tp]
         self.resets.cut(tp, end)
         begun = known.commit is not None or not known.may_start_late
@@ -126,11 +122,11 @@ class Judge:
         known.wants_from(end)
 
     def calm(self) -> None:
-        """The storm is over; soon no process has an excuse any more."""
+        """The storm is over; soon no process has an excuse."""
         self._calm_from = self.world.clock.now()
 
     def owners(self) -> dict[TopicPartition, str | None]:
-        """Return which process owns which partition, as the nodes say."""
+        """Return the owner process of each partition, as the nodes say."""
         return {tp: known.owner for tp, known in sorted(self._partitions.items())}
 
     def tenures(self) -> dict[TopicPartition, int]:
@@ -141,18 +137,18 @@ class Judge:
         return self._partitions[tp].commit
 
     def has_given_up(self, tp: TopicPartition, end: int) -> bool:
-        """Whether the last record before `end` was given up: what `next` left uncommitted before that waits for more."""
-        given = self._partitions[tp].current
+        """Return whether the last record before `end` was given up."""
+        given = self._partitions[tp].current  # what `next` left uncommitted before such a record waits for more
         return given is not None and given.next >= end and self._given_up(given, given.first_record)
 
     def read_at(self, tp: TopicPartition) -> float:
-        """Return when it was last delivered to its owner."""
+        """Return when a partition was last delivered to its owner."""
         return self._partitions[tp].read_at
 
     # -- deliveries ----------------------------------------------------------------------------------------------------
 
     def begins(self, consumer: GroupMember, batch: Batch, to: object, *, starts: bool = False) -> JudgedBatch:
-        """A processor is handed a batch; `starts`: it says itself where each claim begins."""
+        """A processor receives a batch; `starts`: it chooses where claims begin."""
         tp = TopicPartition(batch.topic, batch.partition)
         name, known = consumer.name, self._partitions[tp]
         first_record = batch.records[0].offset if batch.records else batch.first_offset
@@ -205,7 +201,7 @@ class Judge:
             known.untold = None
 
     def placed(self, consumer: GroupMember, tp: TopicPartition, offset: object) -> None:
-        """A processor says where its claim begins: the group's offset follows before the first batch."""
+        """A processor chooses where its claim begins; the group's offset follows."""
         self.say(f"{consumer.name} begins {tp} at {offset}")
         known = self._partitions[tp]
         known.asked = consumer.name, known.tenure
@@ -224,7 +220,7 @@ class Judge:
         return given is not None and given.failed_alone and (self._setup.gives_up == "skip" or dead)
 
     def _is_owner(self, consumer: GroupMember, known: JudgedPartition, given: JudgedBatch) -> bool:
-        """Whether it may be handed the batch at all. If it cannot know better, that is no violation."""
+        """Return whether a member may receive a batch; judge it if not."""
         if self.is_unaware(consumer):
             return False
         if known.is_of_claim(given.consumer, given.epoch) and known.owner == given.consumer:
@@ -267,7 +263,7 @@ class Judge:
             self._no_record_between(given, expected)
 
     def _judge_window(self, known: JudgedPartition, given: JudgedBatch) -> None:
-        """No more commits are in flight than a crash may repeat beside the current batch."""
+        """No more records are in flight than the commit window allows."""
         flying = known.flying(given.tenure)
         if flying > self._setup.window:
             self.violated(f"{given.consumer} is handed {given.tp} {given.first} while {flying} records are in flight")
@@ -421,7 +417,7 @@ class Judge:
             known.handed.clear()
             known.done.clear()
             self.cuts.recreated(tp)
-            if known.holder is not None:  # what its processor keeps is of the deleted topic, so it is not asked
+            if known.holder is not None:  # its processor's offsets are about the deleted topic, so it is not asked
                 known.asked = known.holder, known.tenure
             self.witness.begins_recreated(tp, known.epoch)
             if known.of_deleted_topic:
@@ -482,7 +478,7 @@ class Judge:
             self.cuts.processed(tp, new, known.done)
 
     def _follows(self, tp: TopicPartition, known: JudgedPartition, who: str, before: int | None, new: int) -> bool:
-        """Whether a commit goes to where the processor says that its claim begins, or to the log's start behind that."""
+        """Return whether a commit moves to where the claim's processor begins."""
         limits = self.world.kafka.log_range(tp)
         by, offset = known.placed or ("", -1)
         if not (by == who == known.holder and new == max(offset, limits.start if limits is not None else 0)):

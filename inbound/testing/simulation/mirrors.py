@@ -1,7 +1,7 @@
-"""Offsets that go to a Kafka group, too, in a simulated run: the group's coordinator, and what must hold of what is sent.
+"""Mirrors offsets to a simulated Kafka group, and judges what is sent.
 
 The mirror promises little (`docs/offsets-mirror.md`): it is in no commit's way, it sends what the group's offset is or was, of
-partitions that are its own, and when all has been well for a while both are the same.
+its own partitions, and when all has been well for a while both are the same.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 #: How long a request and its answer are in flight at most; and how soon a process knows of a release. Seconds.
 LATENCY, AWARE = 0.2, 0.5
-#: A failure at the end of the storm is tried again within so long; then all is sent once more. Seconds.
+#: Seconds after the storm in which the last failure is retried, and then everything is sent once more.
 SETTLED = 16.0 + ANSWER_WAIT + ONCE_MORE + EVERY + 1.0
 
 
 @dataclass(eq=False)
 class _Owned:
-    """When a process has had a partition last; until inf: it has it now."""
+    """When a process last had a partition; `until` inf: it still has."""
 
     since: float
     until: float = float("inf")
@@ -48,20 +48,18 @@ class _Owned:
 
 @dataclass(eq=False)
 class _MirrorRequest:
-    """One request that is under way."""
-
     offsets: dict[TopicPartition, int]
     answer: Answer | None = None
 
 
 class Mirrors:
-    """The group's coordinator, and the judge at its door."""
+    """The Kafka group's coordinator, which judges each request."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.groups = stage.world.groups
-        self.hangs = 0.0  # requests are not answered, and executed so much later at most
-        self.share = 1  # one of so many
+        self.hangs = 0.0  # requests are not answered, and executed at most this much later
+        self.share = 1  # one request in this many hangs
         self._rng = Random(f"{stage.plan.seed} mirrors")
         #: What the group's offset is (until inf) and was, and until when.
         self._had: dict[TopicPartition, dict[int, float]] = defaultdict(dict)
@@ -104,7 +102,7 @@ class Mirrors:
         return lambda: request.answer
 
     def check(self) -> None:
-        """Judge the Kafka group when all has been well for so long that everything was sent once more."""
+        """Judge the Kafka group after a calm in which everything was resent."""
         if self._refused:
             return  # it is asked again minutes later
         has = self.groups.offsets.get(self.stage.world.group, {})
@@ -171,8 +169,6 @@ class Mirrors:
 
 @dataclass
 class _MirrorClient:
-    """Of one process."""
-
     mirrors: Mirrors
     process: str
     group: str

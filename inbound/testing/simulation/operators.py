@@ -1,4 +1,4 @@
-"""Operators who ask for resets in a simulated run: a process for each command, as `offsets reset` is."""
+"""Operators ask for resets in a simulated run, one process each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from inbound.runtime.driver import Part, Wakeup
 from inbound.testing.kafka import FakeLogClient
 from inbound.testing.world import World
 
-#: How soon an operator tries again, and how often, where ZooKeeper does not answer.
+#: Seconds between an operator's attempts while ZooKeeper does not answer, and their number.
 RETRY, ATTEMPTS = 0.25, 40
 
 
 class ResetOperator:
-    """One command line: a process that asks for something, and may carry it out too. See `scheduler.Process`."""
+    """An `offsets reset` process, which may also carry the reset out."""
 
     def __init__(
         self, world: World, name: str, session: float, logs: TopicLogs, largest: int, say: Callable[[str], None]
@@ -44,16 +44,16 @@ class ResetOperator:
         self.zk.on_change = changed
 
     def run_once(self) -> float | None:
-        """Its only thread."""
+        """Step its only thread."""
         return self.tasks.step()
 
     def close(self) -> None:
-        """End it where it stands: the run is over."""
+        """End the process where it stands, as the run is over."""
         self.dead = True
         self.tasks.close()
 
     def submit(self, command: ResetCommand, *, lead: bool) -> None:
-        """Ask for a reset; stay and carry it out, or leave that to others."""
+        """Ask for a reset, and carry it out if `lead`."""
 
         async def asking() -> None:
             if await self._tried(lambda: submit(self.zk, command)) and lead:
@@ -62,7 +62,7 @@ class ResetOperator:
         self._begin(asking())
 
     def cancel(self, name: str) -> None:
-        """Ask for the end of a reset; it may be too late."""
+        """Cancel a reset; it may be too late."""
 
         async def asking() -> None:
             await self._tried(lambda: cancel(self.zk, name, self.name))

@@ -1,6 +1,6 @@
-"""Faults of reloads and of resets; and the table of all faults.
+"""Faults of reloads and resets, and the table of all faults.
 
-A reload changes the configuration of processes while other faults happen to them. A reset's leader, and its group, meet faults at
+A reload changes the configuration of processes while other faults happen to them. A reset's leader and its group meet faults at
 every step.
 """
 
@@ -23,17 +23,17 @@ from inbound.testing.simulation.stage import Stage
 from inbound.testing.world import GROUP, Consumer
 from inbound.topic_partition import TopicPartition
 
-#: What is done with a channel that is there.
+#: Changes of an existing channel.
 CHANGES = ("removed", "removed", "renamed", "options", "options", "kafka", "batch", "client", "topics", "id")
-#: At most so many resets in one run: each stops the group for a while.
+#: The most resets in one run: each stops the group for a while.
 MOST_RESETS = 6
-#: After so many seconds of waiting some resets overtake who does not let go.
+#: Seconds after which some resets take partitions that are not released.
 FORCE_AFTER = 2.0
 #: A group without consumers.
 OTHER_GROUP = "others"
-#: When something may happen to a reset; see `_at_step`.
+#: The states of a reset at which a fault may happen; see `_at_step`.
 STEPS = (State.MAPPED, State.ACQUIRED, State.STOPPING, State.STOPPED, State.MOVING, State.UPDATED, State.STARTING)
-#: What may happen then beside the reset's leader.
+#: What may happen then, to others than the reset's leader.
 TO_OTHERS = (
     "kill", "freeze", "join", "leave", "restart", "expire", "expire all", "outage", "grow", "retain", "slow callback",
     "cut off", "disconnect", "stuck write", "lag", "cancel", "delete command", "reset", "brokers down",
@@ -42,7 +42,7 @@ TO_OTHERS = (
 
 
 def _reload(stage: Stage, action: Action) -> None:
-    """The configuration of one process, or (flag) of all, names other channels, or the same ones with other settings."""
+    """The configuration of a process, or (flag) of all, names other channels."""
     if not stage.further or not stage.staying():
         return
     told = stage.pick(stage.staying(), action)
@@ -54,7 +54,7 @@ def _reload(stage: Stage, action: Action) -> None:
 
 
 def _bad_reload(stage: Stage, action: Action) -> None:
-    """A process gets a configuration that it cannot use, or (flag) in which one of several changes cannot be started."""
+    """A process gets a configuration that is unusable, or (flag) partly unstartable."""
     if not stage.further or not stage.staying():
         return
     told = stage.reloading[stage.pick(stage.staying(), action).name]
@@ -113,7 +113,7 @@ def _told(specs: ChannelSpecs) -> str:
 
 
 def _reset_other_group(stage: Stage, action: Action) -> None:
-    """A reset of a group that has no consumers."""
+    """An operator resets a group without consumers."""
     tp, paths = stage.partition(action), GroupPaths(OTHER_GROUP)
     if stage.ensemble.tree.get(paths.offsets(tp.topic)) is None:
         folders = (paths.offset(*tp), paths.epoch(*tp), paths.gate(tp.topic), paths.owner(*tp), paths.member("x"))
@@ -127,7 +127,7 @@ def _reset_other_group(stage: Stage, action: Action) -> None:
 
 
 def _ask(group: str, stage: Stage, action: Action) -> None:
-    """An operator asks for a reset, and (flag) stays to carry it out."""
+    """An operator asks for a reset, and (flag) carries it out."""
     if stage.asked >= MOST_RESETS:
         return
     stage.asked += 1
@@ -186,13 +186,13 @@ def _cancel(stage: Stage, action: Action) -> None:
 
 
 def _cancel_late(stage: Stage, action: Action) -> Going:
-    """The same, while the leader is frozen: it takes some steps to ask."""
+    """An operator cancels a reset while its leader is frozen."""
     _cancel(stage, action)
     return _hurt(stage, action, found[0], "freeze") if (found := leaders(stage)) else None
 
 
 def _delete_command(stage: Stage, action: Action) -> None:
-    """An operator deletes a reset's node, with all that is in it."""
+    """An operator deletes a reset's node and its children."""
     name = _name(stage, action)
     path = f"{CommandPaths.RESETS}/{name}"
     children = stage.ensemble.tree.children(path)
@@ -211,7 +211,6 @@ def leaders(stage: Stage) -> list[Consumer | ResetOperator]:
 
 
 def _leader(stage: Stage, action: Action) -> Going:
-    """Something happens to the leader of a reset."""
     if not (found := leaders(stage)):
         return None
     return _hurt(stage, action, found[action.where % len(found)], TO_ONE[action.who % len(TO_ONE)])
@@ -223,7 +222,7 @@ def _hurt(stage: Stage, action: Action, leader: Consumer | ResetOperator, what: 
 
 
 def _at_step(stage: Stage, action: Action) -> None:
-    """When a reset next comes to a certain step, something happens: to its leader, or (flag) to others."""
+    """A fault hits a reset's leader, or (flag) others, at one step."""
     state = STEPS[action.where % len(STEPS)]
     drawn = action.who + 12 * (round(action.seconds * 1000) % 2)  # there are more than a plan can name by `who`
     what = TO_OTHERS[drawn % len(TO_OTHERS)] if action.flag else "leader"

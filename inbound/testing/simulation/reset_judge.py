@@ -1,7 +1,7 @@
-"""What must hold of resets at every step, judged from the nodes: a part of `Judge`.
+"""What must hold of resets at every step, judged from the nodes.
 
 A reset moves each of its partitions once, from the exact last offset to where its specification says, while none has an
-owner and its gate is closed; the gate opens when all are moved, or none is and none will be.
+owner and its gate is closed; the gate opens when all are moved, or none is and none will be. `Judge` calls this judge.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ class _JudgedCommand:
     moved: set[int] = field(default_factory=set)
     #: Where the targets may lie: log starts and ends, or offsets of a time, when the gate was closed.
     bounds: Ranges = field(default_factory=dict)
-    #: Where logs that were cut since then have ended at the least and at the most.
+    #: The lowest and highest ends of logs that were cut since.
     ends: Ranges = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ByReset:
-    """An epoch that a reset has made, and the redeliveries that it explains."""
+    """An epoch that a reset made, and the redeliveries it explains."""
 
     epoch: int
     note: ResetNote | None  # the move; None: it has only fenced the owner
     overtaken: str | None  # the process whose owner node it has deleted
 
     def explains(self, offset: int, consumer: str) -> bool:
-        """Whether what `consumer` was handed before may come again because of it."""
+        """Return whether the reset explains that `offset` of `consumer` is redelivered."""
         note = self.note
         back = note is not None and note.new <= offset and (note.old is None or offset < note.old)
         return back or self.overtaken == consumer
@@ -66,25 +66,25 @@ class ResetJudge:
         self._say = say
         self._commands: dict[str, _JudgedCommand] = {}
         self._gates: dict[str, bytes] = {}
-        #: When each gate was closed, and opened again: at no time yet, where it is closed.
+        #: When each gate was closed, and opened again (`NOT_YET`: it is still closed).
         self._closures: dict[str, list[tuple[float, float]]] = defaultdict(list)
-        #: What was moved in the group that is simulated: told to `on_reset` it is right, anything else is not.
+        #: The moves in the simulated group: `on_reset` must report these, and no others.
         self.moves: set[tuple[TopicPartition, int | None, int]] = set()
-        #: Where the group was when something of it was committed last, and where the last move has brought it.
+        #: The group's offset at its last commit, and after the last move.
         self._since: dict[TopicPartition, tuple[int | None, int]] = {}
         #: What happens when a reset next comes to a state.
         self._due: dict[State, list[Callable[[], None]]] = defaultdict(list)
-        #: Moved by the transaction that is being looked at.
+        #: The moves of the transaction in hand.
         self.notes: dict[TopicPartition, ResetNote] = {}
 
     # -- asked by the run ----------------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """Return the resets that were submitted, in their order, and not deleted by hand."""
+        """Return the submitted resets in order, without those deleted by hand."""
         return [name for name, known in self._commands.items() if not known.deleted]
 
     def unfinished(self) -> list[str]:
-        """Return those that have not ended."""
+        """Return the resets that have not ended."""
         return [
             f"{name} ({known.state.value})"
             for name, known in self._commands.items()
@@ -96,9 +96,10 @@ class ResetJudge:
         return [path for path, data in self._gates.items() if data != OPEN]
 
     def waited(self, tp: TopicPartition, began: float, patience: float) -> bool:
-        """Whether a gate was closed for so long while a batch delivered at `began` was in its callback.
+        """Return whether a gate stayed closed for `patience` during a callback.
 
-        Its partition is released later than that where its nodes are refused, maybe when the gate is open again.
+        The batch was delivered at `began`. Its partition is released later than that where its nodes are refused, maybe when
+        the gate is open again.
         """
         now = self._world.clock.now()
         closures = self._closures[self._world.paths.gate(tp.topic)]
@@ -115,13 +116,13 @@ class ResetJudge:
             known.ends[tp] = min(least, end), max(most, self._world.kafka.end(tp))
 
     def when(self, state: State, then: Callable[[], None]) -> None:
-        """Have something happen when a reset next comes to a state."""
+        """Call `then` when a reset next comes to a state."""
         self._due[state].append(then)
 
     # -- transactions --------------------------------------------------------------------------------------------------
 
     def committed(self, commit: Commit) -> Mapping[TopicPartition, EpochInfo]:
-        """Judge what a transaction did to resets. Returns the epochs of the group that a reset has written in it."""
+        """Judge a transaction; return the group's epochs that a reset wrote."""
         changed = [path for kind, path in commit.changed if kind == "data"]
         by_reset: dict[TopicPartition, EpochInfo] = {}
         self.notes = {}
@@ -152,7 +153,7 @@ class ResetJudge:
         return by_reset
 
     def exact(self, tp: TopicPartition, note: ResetNote, commit: int | None) -> None:
-        """Judge a move's old offsets; `commit` is the last that has landed, or the last move."""
+        """Judge a move's old offsets; `commit` is the last commit or move."""
         name, since = _name(note.command), self._since.get(tp, (commit, commit))
         if note.old != commit:
             self._violated(f"reset {name} says that {tp} was at {note.old}; it was at {commit}")
@@ -162,7 +163,7 @@ class ResetJudge:
         self._since[tp] = first, note.new
 
     def overtakes(self, tp: TopicPartition, commit: Commit, owner: str | None) -> None:
-        """Judge that a reset takes an owner's node down, rather than wait for it."""
+        """Judge a reset that deletes an owner's node instead of waiting."""
         gate = commit.after.get(self._world.paths.gate(tp.topic))
         command = _read(_name(gate.data.decode()), commit.after) if gate is not None else None
         if owner is not None and (command is None or command.force_after is None):
@@ -211,7 +212,7 @@ class ResetJudge:
             self._violated(f"reset {name} is {state.value}, and has moved {sorted(known.moved)}")
 
     def _check_targets(self, command: ResetCommand, known: _JudgedCommand, after: Snapshot) -> None:
-        """The targets are known: they are where the specification says, by the logs as they were since the gate closed."""
+        """Judge the targets by the logs since the gate closed."""
         assert command.info is not None
         known.targets = {}
         for chunk in range(command.chunks):
@@ -253,7 +254,7 @@ class ResetJudge:
                 self._violated(f"reset {command.name} ({spec.to.value}) is to move {tp} from {old} to {new}: {now[tp]}")
 
     def _later(self, tp: TopicPartition, time: float, new: int) -> bool:
-        """Whether a record of that time or later lies before `new`: it would be left out."""
+        """Return whether a record at or after `time` lies before `new`."""
         found = self._world.kafka.offset_at(tp, round(time * 1000))
         return found is not None and found < new
 
@@ -332,12 +333,12 @@ def _name(path: str) -> str:
 
 
 def epoch_in(path: str, after: Snapshot) -> EpochInfo | None:
-    """Return what an epoch node holds; None: it is missing, or cannot be read."""
+    """Return an epoch node's content; None if missing or unreadable."""
     return _decoded(decode_epoch, path, after)
 
 
 def changed_nodes(commit: Commit, paths: GroupPaths) -> Iterator[tuple[str, str, TopicPartition]]:
-    """Yield each owner, offset and epoch node of a group that a transaction changed: its family, path and partition."""
+    """Yield family, path and partition of changed owner, offset and epoch nodes."""
     root = f"{paths.root}/"
     for kind, path in commit.changed:
         family, _, rest = path.removeprefix(root).partition("/")
@@ -348,7 +349,7 @@ def changed_nodes(commit: Commit, paths: GroupPaths) -> Iterator[tuple[str, str,
 
 
 def changed_offsets(commit: Commit, paths: GroupPaths) -> Iterator[tuple[TopicPartition, int]]:
-    """Yield the offsets of the group that a transaction wrote; nodes that hold none are left out."""
+    """Yield the group's offsets that a transaction wrote."""
     for family, path, tp in changed_nodes(commit, paths):
         if family == "offsets" and (offset := _decoded(decode_offset, path, commit.after)) is not None:
             yield tp, offset

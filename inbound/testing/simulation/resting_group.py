@@ -1,4 +1,4 @@
-"""A group at rest: who owns what, how much is asked of ZooKeeper, and probes that may change no more than they must."""
+"""Judges a group at rest: its shares, its requests, and probes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RankedMember:
 
 
 def make(kind: str, topics: Sequence[str]) -> ZkCoordinator:
-    """Return a coordinator: `dynamic`, `fixed-count N` of each topic, or `static N`: that partition of each topic."""
+    """Return a coordinator: `dynamic`, `fixed-count N`, or `static N` (that partition)."""
     name, _, number = kind.partition(" ")
     if name == "static":
         return StaticCoordinator({topic: [int(number)] for topic in topics})
@@ -43,7 +43,7 @@ def make(kind: str, topics: Sequence[str]) -> ZkCoordinator:
 def wrong_shares(
     members: Sequence[RankedMember], partitions: Mapping[str, int], owners: Mapping[TopicPartition, str | None]
 ) -> str | None:
-    """Return what is wrong about who owns what; None if it is as it must be. Every member reads every topic."""
+    """Return a wrong share of members that read every topic, or None."""
     everything = [TopicPartition(topic, p) for topic, count in partitions.items() for p in range(count)]
     of = {member.name: member for member in members}
     for tp in everything:
@@ -71,18 +71,18 @@ def wrong_shares(
     return f"shares {counts}" if max(counts.values()) - min(counts.values()) > 1 else None
 
 
-#: So many requests are enough for a member at rest, in a time that is shorter than its backoff for such a partition,
+#: The most requests of a member at rest, in less time than its backoff for a refused partition;
 MOST_REQUESTS = 70
-#: and so many more for each claim: for itself, and for the look at what is held afterwards.
+#: and for each claim, with the check of the held partitions that follows it.
 OF_A_CLAIM = 12
 
 
 class Requests:
-    """Counts them from `begin` on, and judges them in `check`."""
+    """Counts the members' requests from `begin` on; `check` judges them."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._commits: Counter[str] = Counter()  # that were executed, by process: there is something to do for them
+        self._commits: Counter[str] = Counter()  # executed ones by process, which have work to do
         self.begin()
         stage.ensemble.observers.append(self._executed)
 
@@ -93,7 +93,7 @@ class Requests:
         self._tenures = [judge.tenures() for judge in self._stage.judges()]
 
     def check(self) -> None:
-        """Judge what was asked since then. A topic that is found to be another one, say, is claimed in that time."""
+        """Judge the requests since `begin`; each claim may cost some."""
         claims, time = 0, self._stage.world.clock.now() - self._from
         for judge, before in zip(self._stage.judges(), self._tenures, strict=True):
             for tp, tenure in judge.tenures().items():
@@ -117,20 +117,23 @@ class Requests:
             self._commits[name] += 1
 
 
-#: A probe's changes are over within this time, in seconds of virtual time.
+#: A probe's changes are over within this time, in virtual seconds.
 PROBE = 6.0
 #: A probe lets no member join a group of this size.
 MOST_MEMBERS = 6
 
 
 class Probes:
-    """Each is `begin`, and `end` after `PROBE` seconds. The first `begin` finds the group settled."""
+    """Probes disturb a settled group for `PROBE` seconds each."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
+        self._settle()
+
+    def _settle(self) -> None:
+        self._owners, self._tenures = self._stage.judge.owners(), self._stage.judge.tenures()
         #: How many partitions must move by the end, and to whom they may.
         self._must_move: Callable[[], tuple[int, set[str]]] = lambda: (0, set())
-        self._settle()
 
     def begin(self, probe: str) -> None:
         """Do one thing to the group."""
@@ -160,7 +163,7 @@ class Probes:
             self._pause()
 
     def end(self) -> None:
-        """Judge what came of it."""
+        """Judge which partitions have moved."""
         stage, judge = self._stage, self._stage.judge
         if stalled := stage.stalled():
             judge.violated(f"not committed to the end after a probe: {', '.join(stalled)}")
@@ -179,16 +182,12 @@ class Probes:
         stage.check_shares()
 
     def _leavers(self) -> list[Consumer]:
-        """Return those without whom there is still a dynamic member, which takes what the others leave."""
+        """Return the members that may leave: one dynamic member must stay."""
         dynamic = [c for c in self._stage.staying() if self._stage.kinds[c.name] == "dynamic"]
         return [c for c in self._stage.staying() if dynamic != [c]]
 
-    def _settle(self) -> None:
-        self._owners, self._tenures = self._stage.judge.owners(), self._stage.judge.tenures()
-        self._must_move = lambda: (0, set())
-
     def _pause(self) -> None:
-        """Pause the group; records published then are read when it goes on, and not before."""
+        """Pause the group; records published then must wait for its resumption."""
         stage = self._stage
         now, path = stage.world.clock.now(), stage.paths.pause("operator")
         stage.write_by_hand(Create(path))

@@ -1,4 +1,4 @@
-"""One simulated run: a plan carried out on a stage. A storm of faults, calm, checks, probes."""
+"""Carries a plan out on a stage: storm, calm, checks, probes."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from inbound.testing.simulation.stage import Stage
 from inbound.testing.simulation.witness import Witness
 from inbound.topic_partition import TopicPartition
 
-#: A partition is read again so long after the fault's end: the session, and this. Seconds of virtual time.
+#: A partition is read again after the fault's end within the session timeout and this. Virtual seconds.
 GRACE = 1.0
-#: And so much later every member has an even share.
+#: After this time, in addition, every member has an even share.
 BALANCED = 4.0
-#: A reset that is under way when the faults end lets its group go on so much later than else, for each that was asked for;
-#: and so much later it has ended: also (second) where no member takes a partition that had an owner, as that is gone.
+#: How long each reset delays its group after the faults; and how much longer a reset may take to end: the third, where no
+#: member claims a partition whose owner is gone.
 RESET, ENDED, ENDED_WITHOUT = 4.0, 12.0, 40.0
-#: A member that was refused a node retries after as long as it was refused, and so much; but after the second at the latest.
+#: A member retries a refused node after the time for which it was refused, plus the first; after the second at the latest.
 TRIED, TRIED_AT_LEAST = 6.0, 61.0
-#: Of those faults that last so long, some end only when all else is well: what they do not concern goes on beside them.
+#: Refusals that last longer end only when all else is well: other partitions must continue beside them.
 LONG = 3.0
-#: A storm waits for the end of its faults at most so long.
+#: How long a storm waits for the end of its faults at most.
 LONGEST = 8.0
 
 
@@ -60,7 +60,7 @@ class Outcome:
 
     @property
     def why(self) -> str:
-        """Why a run failed."""
+        """The first violation, or else disagreement."""
         return (
             self.violations[0]
             if self.violations
@@ -69,7 +69,7 @@ class Outcome:
 
 
 class SimulatedRun:
-    """What happens on a stage, and when: everything is planned as a timer beforehand."""
+    """Everything that happens on a stage, planned as timers beforehand."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -104,7 +104,9 @@ class SimulatedRun:
         if plan.setup.dispatch is not None:
             at += LONGEST_ENDLESS_WAIT
         if plan.setup.gives_up == "dead-letter" and any(action.kind == "dead letters fail" for action in plan.storm):
-            at += min(stormed + TRIED, TRIED_AT_LEAST)  # they are tried ever more rarely, up to as long as they failed
+            at += min(
+                stormed + TRIED, TRIED_AT_LEAST
+            )  # they are retried ever more rarely, up to as long as they failed
         if plan.setup.resets:
             at += RESET * sum(action.kind in ("reset", "at step") for action in plan.storm)
             self.stage.scheduler.at(at, self._check_gates)
@@ -154,7 +156,7 @@ class SimulatedRun:
         )
 
     def _look(self) -> None:
-        """Compare amid the faults."""
+        """Ask the witnesses amid the faults."""
         self.stage.judge.say("-- a proof is made")
         self._compare(midst=True)
 
@@ -194,7 +196,8 @@ class SimulatedRun:
             self.stage.lasts(end, action.seconds)
 
     def _lasts_long(self, action: Action) -> bool:
-        """Whether it ends when all else is well. A reset waits for every partition of its topic."""
+        """Return whether a fault ends only when all else is well."""
+        # A reset waits for every partition of its topic.
         return action.kind in REFUSALS and action.seconds > LONG and not self.stage.plan.setup.resets
 
     def _publish(self) -> None:
@@ -249,7 +252,7 @@ class SimulatedRun:
 
     def _check_read(self) -> None:
         if any(c.controller.fatal for c in self.stage.living()):
-            return  # of two with one id, the one that came back too late: it goes on when it is restarted
+            return  # of two with one id, the one that came back too late: it continues after a restart
         unread = [
             str(tp)
             for tp in self._unread
@@ -263,7 +266,7 @@ class SimulatedRun:
             )
 
     def _check_others(self) -> None:
-        """What is refused for the nodes of some partitions concerns no other one. Then nothing is refused any more."""
+        """Judge that refused nodes stall no other partitions; end the refusals."""
         refused = set(map(str, self.stage.judge.refused))
         stalled = [tp for tp in self.stage.stalled() if tp not in refused]
         if stalled and not any(c.controller.fatal for c in self.stage.living()):
@@ -305,5 +308,5 @@ def play(
     coordinator: Callable[[], ZkCoordinator] | None = None,
     witness: Callable[[FakeKafka], Witness] = Witness,
 ) -> Outcome:
-    """Carry a plan out on a stage of its own. `witness` makes an observer of each group."""
+    """Carry a plan out; `witness` makes an observer of each group."""
     return SimulatedRun(Stage(plan, processor, coordinator, witness)).play()

@@ -1,7 +1,7 @@
-"""Lets everything happen that can happen, in an order drawn from a seed, on a fake clock.
+"""Runs a simulation's events in an order drawn from a seed.
 
-One thing at a time: a step of one part of one process, one request reaching the servers, one answer or watch reaching a
-client, one client noticing that its connection is gone. When nothing can happen, time jumps to when something can.
+One event at a time: a step of one part of one process, one request reaching the servers, one answer or watch reaching a
+client, one client noticing that its connection is gone. When nothing can happen, the fake clock jumps to when something can.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from inbound.testing.simulation.operators import ResetOperator
     from inbound.testing.world import Consumer
 
-#: Work takes time: a part that wants to go on at once does so after up to so many seconds.
+#: Work takes time: a part that wants to continue at once does so after up to so many seconds.
 STEP = 0.01
 #: How long one message takes, in seconds: mostly the first, at times the second.
 LATENCY, SLOW_LATENCY = 0.004, 0.4
-#: At times a client waits so long before it connects again, in seconds; kazoo's back-off ends at 1 s.
+#: The longest wait of a client before it reconnects, in seconds; kazoo's backoff ends at 1 s.
 RECONNECT = 0.8
-#: So many steps of other threads come before a thread that was stopped goes on.
+#: Numbers of steps of other threads before a stopped thread continues.
 PREEMPTIONS = (1, 2, 4, 8)
 #: Callbacks inside callbacks inside callbacks: deeper than this they end at once.
 MAX_DEPTH = 6
@@ -69,7 +69,6 @@ class Scheduler:
         self.shuffled = True
         #: Callbacks take no time any more.
         self.calm = False
-        #: How often another thread of a process goes on first, where one may be stopped: of 1.
         self._preempted = preempted
         #: (client, kind) whose messages are slower, and by how many seconds at most.
         self.delays: dict[tuple[str, str], float] = {}
@@ -86,21 +85,21 @@ class Scheduler:
         return self.failure is not None or self._violated()
 
     def reseed(self, seed: str) -> None:
-        """Draw from another stream, so that what was before doesn't change what comes."""
+        """Draw from another stream, independent of what happened before."""
         self._rng = random.Random(seed)
 
     def add(self, consumer: SteppedProcess) -> None:
-        """Take a process on."""
+        """Add the parts of a process."""
         self._actors = [a for a in self._actors if not a.consumer.dead]
         for part, wakeup in zip(consumer.parts, consumer.wakeups, strict=True):
             self._actors.append(Actor(consumer, part, wakeup, due=self.clock.now()))
 
     def at(self, time: float, action: Callable[[], object]) -> None:
-        """Do something at a time."""
+        """Schedule an action for a time."""
         heapq.heappush(self._timers, (time, next(self._count), action))
 
     def at_next(self, seconds: float, action: Callable[[], object]) -> None:
-        """Do something so many seconds from now, and never inside what happens now."""
+        """Schedule an action in so many seconds, never inside the current one."""
         self.at(self.clock.now() + seconds, action)
 
     def hurry(self, key: tuple[str, str]) -> None:
@@ -131,7 +130,7 @@ class Scheduler:
             self._depth -= 1
 
     def preempt(self, process: SteppedProcess) -> None:
-        """A thread of `process` may be stopped here: at times some steps of its other threads come first. No time passes."""
+        """Let other threads of `process` go first at times; no time passes."""
         if self._preempting or not self.shuffled or self._rng.random() >= self._preempted or self._halted():
             return
         self._preempting = True
@@ -253,10 +252,10 @@ class Scheduler:
 
 
 class _PreemptedLock:
-    """In the place of one of a process's locks. One thread plays all, so it need not lock; `held` are those of the process."""
+    """Replaces a process's lock; one thread plays all, so nothing blocks."""
 
     def __init__(self, held: list[_PreemptedLock], released: Callable[[], None]) -> None:
-        self._held = held
+        self._held = held  # the locks that the process holds
         self._released = released
 
     def __enter__(self) -> None:
@@ -269,7 +268,7 @@ class _PreemptedLock:
 
 
 def make_preemptible(consumer: Consumer, preempt: Callable[[], None]) -> None:
-    """Have `preempt` called wherever another thread of the process may go on first."""
+    """Call `preempt` wherever another thread of the process may go first."""
     channel, held = consumer.channel, list[_PreemptedLock]()
     owners: list[Any] = [
         channel.parts.schedule,

@@ -1,4 +1,4 @@
-"""The group of a simulated run, and the verbs that faults are made of."""
+"""The group of a simulated run, and the verbs of its faults."""
 
 from __future__ import annotations
 
@@ -23,17 +23,10 @@ from inbound.testing.kafka import ID_FORMS, FakeKafka
 from inbound.testing.simulation.channels import CHANNELS, Further, Reloading, begun, is_behind
 from inbound.testing.simulation.judge import Judge
 from inbound.testing.simulation.mirrors import Mirrors
-from inbound.testing.simulation.observed_processors import (
-    Database,
-    Moody,
-    MoodyLater,
-    Owning,
-    OwningLater,
-    Steady,
-    observing,
-)
+from inbound.testing.simulation.observed_processors import observing
 from inbound.testing.simulation.operators import ResetOperator
 from inbound.testing.simulation.plan import Action, Plan
+from inbound.testing.simulation.played_processors import Database, Moody, MoodyLater, Owning, OwningLater, Steady
 from inbound.testing.simulation.resting_group import RankedMember, make, wrong_shares
 from inbound.testing.simulation.scheduler import Scheduler, make_preemptible
 from inbound.testing.simulation.subscribers import Heard, Receivers
@@ -42,17 +35,17 @@ from inbound.testing.topic_logs import FakeTopicLogs
 from inbound.testing.world import GROUP, Consumer, World
 from inbound.topic_partition import TopicPartition
 
-#: Of processors that give records up, one of so many fails always; and what becomes of it, at its first failure alone.
+#: Where processors give records up, one in this many always fails; and their policies after a record failed alone once.
 POISONED = 13
 ON_ERROR = {
     "skip": {"max_attempts": 1, "then": "skip"},
     "dead-letter": {"max_attempts": 1, "then": "dead-letter", "dead_letter_topic": "dead"},
 }
-#: So many parts of a process may watch one node, who follows members, gates and owners, say; and who carries out each reset.
+#: How many parts of a process may watch one node (for members, gates or owners); each reset may add one.
 MOST_WATCHES = 2
-#: After so many seconds without a record moody processors are asked what to do.
+#: Seconds without a record after which moody processors are asked what to do.
 IDLE = 2.0
-#: What a partition can be in when something happens to it.
+#: States of a partition when a fault happens to it.
 STATES = (
     "unowned", "starting", "idle", "due", "uncommitted", "resting", "paused", "held", "problem", "in a callback", "settling",
     "leaving",
@@ -82,7 +75,7 @@ def _letters_take(consumer: Consumer, seconds: float) -> None:
 
 
 class Stage:
-    """A world with its judge and scheduler; `run` has what happens on it and when."""
+    """A world with its judge and scheduler; `run` plays on it."""
 
     def __init__(
         self,
@@ -106,7 +99,7 @@ class Stage:
         self.added: set[TopicPartition] = set()
         #: Process: how long its next callback takes.
         self.slow: dict[str, float] = {}
-        #: What resets ask the brokers with, and who has asked for some.
+        #: The logs that resets ask about, and the operators who have asked for resets.
         self.logs = FakeTopicLogs(self.kafka)
         self.operators: list[ResetOperator] = []
         self.asked = 0
@@ -115,7 +108,7 @@ class Stage:
         self.receivers = Receivers(self) if setup.dispatch is not None else None
         #: The Kafka groups that offsets are mirrored to.
         self.mirrors = Mirrors(self) if setup.mirror else None
-        #: Groups of further channels, by name; what each process is to run of them at its start, and what each runs.
+        #: Groups of further channels, by name; the configuration of new processes, and what each process runs.
         self.further = {name: Further(self, name) for name in CHANNELS[: setup.channels]}
         self.configuration = begun(plan)
         #: Where processors keep results and offsets, by group.
@@ -128,7 +121,7 @@ class Stage:
         self._make_processor = processor
         self.make_coordinator = coordinator
         self._joined = 0
-        self._heirs: dict[str, str] = {}  # process: the consumer id that it takes over from who is known to be dead
+        self._heirs: dict[str, str] = {}  # process: the consumer id that it takes over from a dead process
         self.kinds: dict[str, str] = {}  # process: its coordinator
         self.controllers: dict[str, ResetController] = {}  # process: what carries resets out there
         self.kafka.id_forms = ID_FORMS  # each process reads with another client than the one before
@@ -162,7 +155,7 @@ class Stage:
         return consumers[action.who % len(consumers)]
 
     def join(self, *, consumer_id: str | None = None, heir_of: Consumer | None = None) -> Consumer:
-        """Start a process; with the id of `heir_of`, which it knows to be dead."""
+        """Start a process; `heir_of`: a dead one whose id it takes over."""
         self._joined += 1
         # Not in alphabetical order: seniority is what counts.
         name = f"{'mtbxkafzq'[self._joined * (self.plan.seed % 7 + 1) % 9]}{self._joined}"
@@ -213,7 +206,7 @@ class Stage:
         return consumer
 
     def be_calm(self) -> None:
-        """Nothing takes its time from now on."""
+        """Let callbacks take no time from now on."""
         self.slow.clear()
         self.scheduler.calm = True
         for consumer in self.living() if self.plan.setup.later else ():
@@ -221,7 +214,7 @@ class Stage:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Of each channel."""
+        """The settings of each channel."""
         setup = self.plan.setup
         settings: dict[str, Any] = {"on_error": ON_ERROR[setup.gives_up]} if setup.gives_up else {}
         if self.mirrors is not None:
@@ -229,17 +222,17 @@ class Stage:
         return settings | ({"idle_time": IDLE} if setup.moody else {})
 
     def durations(self, name: str) -> Callable[[], float]:
-        """Return what says how long the next callback of a processor takes."""
+        """Return a function of the duration of a processor's next callback."""
         work = Random(f"{self.plan.seed} {name} work")
         process = name.partition(" ")[0]
         return lambda: self.slow.pop(process, 0.0) or work.random() * self.plan.setup.work
 
     def owner_is_dead(self, name: str) -> Callable[[MemberInfo], bool]:
-        """Return what says to a process whether its predecessor, by its id, is provably dead."""
+        """Return a function that tells whether a predecessor is provably dead."""
         return lambda info: name in self._heirs and self._all_dead(name, self._heirs[name])
 
     def processor(self, name: str) -> BatchEventProcessor:
-        """Return a processor."""
+        """Return a new processor."""
         if self._make_processor is not None:
             return self._make_processor()
         setup = self.plan.setup
@@ -257,24 +250,23 @@ class Stage:
         )
 
     def noted(self, judge: Judge, entries: Sequence[Recorded], recorded: bool) -> None:
-        """A ledger of the judge's group has taken lines, or not."""
+        """Tell the witness which lines a ledger has recorded, or refused."""
         if recorded:
             judge.witness.wrote(entries)
         else:
             judge.witness.refused(entries, degrade=self.plan.setup.degrade)
 
     def _poisoned(self, offset: int) -> bool:
-        """Whether a record fails with every processor."""
         return bool(self.plan.setup.gives_up) and crc32(f"{self.plan.seed} {offset}".encode()) % POISONED == 0
 
     def dead_letter(self, judge: Judge, topic: str, partition: int, records: Sequence[Record], why: str) -> None:
-        """Take records that the judge's group gives up."""
+        """Take the records that the judge's group gives up."""
         self.check_dead_letters()
         for record in records:
             judge.dead_lettered(TopicPartition(topic, partition), record.offset)
 
     def check_dead_letters(self) -> None:
-        """Do what a broker does that has the dead-letter topic. Raises BrokerUnavailableError: it does not answer."""
+        """Raise BrokerUnavailableError if the dead-letter topic does not answer."""
         if self.dead_letters_fail:
             raise BrokerUnavailableError("the dead-letter topic does not answer")
 
@@ -317,7 +309,7 @@ class Stage:
         self.scheduler.at_next(self.plan.setup.patience, lambda: self._leave_behind(consumer, leaving))
 
     def _leave_behind(self, consumer: Consumer, leaving: Sequence[Call[None]]) -> None:
-        """The time is over in which callbacks may end."""
+        """End a process whose callbacks have outlasted the shutdown timeout."""
         if consumer.paused:
             self.scheduler.at_next(0.5, lambda: self._leave_behind(consumer, leaving))
         elif not (consumer.dead or all(call.done for call in leaving)):
@@ -341,13 +333,13 @@ class Stage:
             self.judge.say(f"{consumer.name} has left")
 
     def lasts(self, end: Callable[[], None] | None, seconds: float) -> None:
-        """Have a fault end after so many seconds, or with the storm."""
+        """End a fault after so many seconds, or with the storm."""
         if end is not None:
             self.ends.append(end)
             self.scheduler.at_next(seconds, end)
 
     def write_by_hand(self, *ops: Op) -> None:
-        """Write nodes as an operator does, or a tool that is no member."""
+        """Write nodes as an operator, or a tool that is no member."""
         self.ensemble.tree.transaction(ops, session=0)
 
     def expire(self, consumers: Sequence[Consumer | ResetOperator]) -> None:
@@ -360,7 +352,7 @@ class Stage:
             self.ensemble.expire_session(consumer.name)
 
     def group(self, action: Action) -> Stage | Further:
-        """Return the group that an action is about: what has its nodes and its judge."""
+        """Return the group of an action, with its nodes and judge."""
         groups: list[Stage | Further] = [self, *self.further.values()]
         return groups[action.size % len(groups)]
 
@@ -369,26 +361,26 @@ class Stage:
         return [self.judge, *(group.judge for group in self.further.values())]
 
     def stop_the_fatal(self) -> None:
-        """End the processes that must stop for good, as they would do themselves."""
+        """End the processes that must stop, as they would themselves."""
         for consumer in self.living():
             if consumer.controller.fatal is not None and not consumer.paused:
                 self.judge.say(f"{consumer.name} stops: {consumer.controller.fatal}")
                 self.kill(consumer)
 
-    # -- what is the case ------------------------------------------------------------------------------------------------
+    # -- state and checks ------------------------------------------------------------------------------------------------
 
     def is_behind(self, tp: TopicPartition) -> bool:
-        """Whether something in the log is not committed yet, and is to be."""
+        """Return whether a partition still has records to commit."""
         return is_behind(self.judge, tp, [consumer.channel for consumer in self.living()])
 
     def states(self) -> Iterator[str]:
-        """Yield of each partition the state that it is in, of those in `STATES`."""
+        """Yield the state of each partition, one of `STATES`."""
         held = [p for c in self.living() for p in c.channel.parts.schedule.held()]
         yield from (_state(partition, self.world.clock.now()) for partition in held)
         yield from ("unowned" for tp in self.partitions() if self.judge.owners().get(tp) is None)
 
     def stalled(self) -> list[str]:
-        """Return the partitions that are behind, and of which nothing was read in the last second."""
+        """Return lagging partitions without a delivery in the last second."""
         recently = self.world.clock.now() - 1.0  # there can be a lot to catch up with
         return [str(tp) for tp in self.partitions() if self.is_behind(tp) and self.judge.read_at(tp) < recently]
 
@@ -398,7 +390,7 @@ class Stage:
         return {c.name: owners.count(c.name) for c in self.staying()}
 
     def check_watches(self) -> None:
-        """Judge how many callbacks clients keep: all of them are called at once when the connection breaks."""
+        """Judge the number of callbacks: a broken connection calls all at once."""
         for consumer in self.living():
             wire = consumer.zk.wire
             for (what, path), count in (wire.watches if wire is not None else {}).items():
@@ -406,7 +398,7 @@ class Stage:
                     self.judge.violated(f"{consumer.name} has {count} callbacks on the {what} of {path}")
 
     def check_shares(self) -> None:
-        """Judge who owns what."""
+        """Judge each member's share of the partitions."""
         members: list[RankedMember] = []
         for consumer in self.staying() if self.make_coordinator is None else ():
             node = self.ensemble.tree.get(self.paths.member(consumer.consumer_id))

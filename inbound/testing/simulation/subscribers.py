@@ -1,6 +1,6 @@
-"""Events that go to an HTTP subscriber in a simulated run: receivers in every temper, and what must hold there.
+"""Simulated HTTP receivers of dispatched events judge what arrives.
 
-What is judged is what arrives, and when; of the dispatcher nothing is known but what `docs/dispatch.md` promises.
+Of the dispatcher they know nothing but what `docs/dispatch.md` promises.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from inbound.testing.simulation.stage import Stage
 
 SUBSCRIBER, REPLIES, DEAD = "http://subscriber/", "http://replies/", "http://dead/"
-#: Of keys there are so many; of events one of so many is refused for good, and one of so many records is no event.
+#: The number of keys; one event in `POISONED` is refused for good, and one record in `UNDECODABLE` is no event.
 KEYS, POISONED, UNDECODABLE = 3, 11, 17
 #: How long a request and its answer are in flight at most, and how long a receiver takes. Seconds.
 LATENCY, TAKES = 0.01, 0.05
 #: Answers that refuse an event for good.
 REFUSALS = (400, 403, 302)
-#: What the subscriber asks for with `Retry-After`, at most, and how long a request may take. Seconds.
+#: The longest `Retry-After`, and the timeout of a request. Seconds.
 LONGEST_REST, TIMEOUT = 3.0, 1.5
 
 Lane = tuple[TopicPartition, bytes | None]
@@ -45,11 +45,11 @@ class Trouble:
 
     what: str  # refuses, fails, busy, hangs, late, cuts, dead
     url: str
-    share: int  # one of so many events
+    share: int  # it affects one event in this many
     seconds: float  # that it asks for, or takes
 
     def meets(self, url: str, ids: Sequence[str]) -> bool:
-        """Whether it is about this request."""
+        """Return whether it affects this request."""
         return url == self.url and any(crc32(one.encode()) % self.share == 0 for one in ids)
 
 
@@ -59,7 +59,7 @@ class PostedEvent:
 
     tp: TopicPartition
     offset: int
-    #: How many were written before it, to any partition: where a log was cut, the lower offset may be the later one.
+    #: Its number in order of publication: where a log was cut, the lower offset may be the later one.
     number: int
     lane: Lane | None
     decodable: bool
@@ -72,7 +72,7 @@ class PostedEvent:
 
 @dataclass(eq=False)
 class PostRequest:
-    """One request that is under way."""
+    """One request in flight."""
 
     by: SimulatedTransport
     url: str
@@ -86,7 +86,7 @@ class PostRequest:
 
 @dataclass(eq=False)
 class _Sent:
-    """What one claim of a partition has posted of one event."""
+    """One claim's posts of one event."""
 
     posts: int = 0
     answer: Answer | None = None  # the last one that came back
@@ -94,7 +94,7 @@ class _Sent:
 
 
 class SimulatedTransport(Transport):
-    """Of one processor. What comes back is passed to its event loop, and waits there while the process is stopped."""
+    """One processor's transport; answers wait in its loop while it is stopped."""
 
     def __init__(self, receivers: Receivers, host: Callable[[], Consumer], loop: asyncio.AbstractEventLoop) -> None:
         self._receivers = receivers
@@ -129,7 +129,7 @@ class SimulatedTransport(Transport):
 
 
 class Heard(DispatchProcessor):
-    """Tells the receivers under which claim each event was delivered to it."""
+    """A dispatcher that reports the claim of each delivery to the receivers."""
 
     def __init__(self, receivers: Receivers, host: Callable[[], Consumer]) -> None:
         super().__init__(partial(SimulatedTransport, receivers, host))
@@ -142,7 +142,7 @@ class Heard(DispatchProcessor):
 
 
 class Receivers:
-    """All receivers, and the judge at their doors."""
+    """All receivers, which judge each request."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -152,8 +152,8 @@ class Receivers:
         self._rng = Random(f"{stage.plan.seed} receivers")
         self._events: dict[str, PostedEvent] = {}
         self._commits: dict[TopicPartition, int] = {}
-        #: The claim that was handed something last, and its events by offset: what is committed answers for these, also where
-        #: the log was cut since, and other records stand there.
+        #: The claim of the last delivery, and its events by offset: a commit answers for these, also where the log was cut since
+        #: and has other records there.
         self._held: dict[TopicPartition, tuple[object, dict[int, str]]] = {}
         self._under_way: list[PostRequest] = []
         self._claims: dict[tuple[str, str], object] = {}  # by process and event
@@ -166,7 +166,7 @@ class Receivers:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Of the processors."""
+        """The processors' options."""
         setup = self._setup
         sink = {"topic": {"deadLetterSink": "dead"}, "url": {"deadLetterSink": DEAD}, "": {}}[setup.sink]
         return {
@@ -180,7 +180,7 @@ class Receivers:
         }
 
     def handed(self, process: str, batch: Batch) -> None:
-        """A dispatcher is handed a batch."""
+        """A batch is delivered to a dispatcher."""
         names = {record.offset: _id_of(record.value) for record in batch.records}
         self._claims.update({(process, name): batch.claim for name in names.values()})
         tp = TopicPartition(batch.topic, batch.partition)
@@ -199,8 +199,8 @@ class Receivers:
         return self
 
     def _stamp(self, tp: TopicPartition, record: PlainRecord) -> PlainRecord:
-        """Make an event of each record, but for some where those are dead letters. Its id is its data, too."""
-        name = f"{tp}#{record.offset}@{len(self._events)}"
+        """Make each record an event; some are undecodable if a sink exists."""
+        name = f"{tp}#{record.offset}@{len(self._events)}"  # its id, and its data
         number = crc32(name.encode())
         decodable = not self._setup.sink or number % UNDECODABLE != 0
         key = b"k%d" % (number % KEYS) if number % 7 else None
@@ -231,7 +231,7 @@ class Receivers:
         return request
 
     def told(self, request: PostRequest, answer: Answer) -> None:
-        """A process knows what came of a request."""
+        """A process learns the answer to a request."""
         now = self.stage.world.clock.now()
         for one in request.ids:
             if request.url == SUBSCRIBER:
@@ -296,7 +296,7 @@ class Receivers:
                 self._events[one].replied = True
 
     def dead_letter(self, one: str, said: Mapping[str, str]) -> None:
-        """A dispatcher gives an event, or a reply, up."""
+        """A dispatcher gives up an event or a reply."""
         self.stage.judge.say(f"dead letter {one}: {said.get('knativeerrorcode')}")
         if one.startswith("re:"):
             self._replied([one])
@@ -348,7 +348,7 @@ class Receivers:
                 )
 
     def _judge_arrival(self, request: PostRequest) -> None:
-        """What comes for the first time comes after all that it must not overtake."""
+        """Judge that a new event arrives after its lane's earlier ones."""
         judge = self.stage.judge
         for number, one in enumerate(request.ids):
             event = self._events[one]
@@ -378,14 +378,14 @@ class Receivers:
             judge.violated(f"{one} is given up after {[sent.posts for sent in claims]} requests, none refused for good")
 
     def _committed(self, commit: Commit) -> None:
-        """What the group's offset passes has been taken by the subscriber, or by the dead letter sink."""
+        """Judge that the subscriber or a sink took every committed event."""
         stage = self.stage
         for tp, new in changed_offsets(commit, stage.paths):
             old, self._commits[tp] = self._commits.get(tp, new), new
             claim, held = self._held.get(tp, (None, {}))
             names = {record.offset: _id_of(record.value) for record in stage.kafka.records(tp)} | held
             missing = [one for offset, one in names.items() if old <= offset < new and not self._is_finished(one)]
-            if new <= old:  # deliveries from there on count no more: the log may have been cut there
+            if new <= old:  # later deliveries no longer count: the log may have been cut there
                 self._held[tp] = claim, {offset: one for offset, one in held.items() if offset < new}
             if missing and commit.session:
                 stage.judge.violated(
@@ -394,13 +394,13 @@ class Receivers:
 
 
 def _id_of(value: object) -> str:
-    """Return the id of the event whose record, or wrapped record, has this value."""
+    """Return the id of the event with this record value."""
     assert isinstance(value, bytes)
     return value.decode()
 
 
 def _read(headers: Mapping[str, str], body: bytes) -> tuple[tuple[str, ...], Mapping[str, str]]:
-    """Return the ids of the events that a request carries, in their order, and the attributes of a single one."""
+    """Return a request's event ids in order, and a single event's attributes."""
     if "ce-id" in headers:
         return (_id_of(body),), {name.removeprefix("ce-"): text for name, text in headers.items()}
     found = json.loads(body)

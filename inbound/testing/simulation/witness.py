@@ -1,6 +1,6 @@
 """An observer of one group: a base class whose methods do nothing.
 
-The judge calls it at every step, the run asks it at the end, and once amid the faults. The project's own tests compare with it
+The judge calls it at every step, the run asks it at the end, and once amid the faults. The project's own tests compare it with
 what `inbound spark validate` proves from the ledgers.
 """
 
@@ -27,14 +27,14 @@ GroupMember: TypeAlias = "Consumer | Seat"
 class Witness:
     """Sees every delivery, answer, commit and ledger line of one group."""
 
-    #: What becomes of records that fail: "skip", "dead-letter"; empty: they are retried.
+    #: The policy for records that fail: "skip", "dead-letter"; empty: they are retried.
     gives_up = ""
 
     def __init__(self, kafka: FakeKafka) -> None:
         """Make one for each group of a run."""
 
     def claimed(self, tp: TopicPartition, epoch: int) -> None:
-        """A member has claimed the partition; its ledger will say so, unless the process dies before."""
+        """A member claims the partition, and records it unless it dies first."""
 
     def fenced(self, tp: TopicPartition) -> None:
         """A reset has moved the epoch on."""
@@ -43,9 +43,9 @@ class Witness:
         """A batch is delivered to a processor."""
 
     def answered(self, tp: TopicPartition, first: int, end: int, epoch: int) -> None:
-        """A processor that was delivered records from `first` on lets everything before `end` be committed.
+        """A processor allows commits of everything before `end`.
 
-        That includes what its claim was delivered earlier.
+        Its batch begins at `first`; what its claim was delivered earlier is included.
         """
 
     def fails_alone(self, tp: TopicPartition, offset: int, epoch: int) -> None:
@@ -58,22 +58,22 @@ class Witness:
         """A processor answers after its failure."""
 
     def abandons(self, tp: TopicPartition, offset: int) -> None:
-        """The owner lets go of a record that failed, maybe before it could give the record up."""
+        """The owner abandons a failed record, maybe before giving it up."""
 
     def passes_over(self, tp: TopicPartition, first: int, end: int, epoch: int) -> None:
         """A processor skips these offsets."""
 
     def passes_over_a_cut(self, tp: TopicPartition, first: int, end: int, epoch: int) -> None:
-        """The group goes on behind a cut, as configured, and leaves these offsets out."""
+        """The group continues behind a cut, and leaves these offsets out."""
 
     def committed(self, tp: TopicPartition, offset: int) -> None:
         """The owner of the partition sets the group's offset."""
 
     def begins_without_offset(self, tp: TopicPartition, offset: int) -> None:
-        """The owner of the partition found no offset of the group, and begins here."""
+        """The owner finds no offset of the group, and begins here."""
 
     def reset(self, tp: TopicPartition, offset: int, epoch: int, cut: int | None = None) -> None:
-        """A reset sets the group's offset: what lies beyond is wanted, delivered before or not.
+        """A reset sets the group's offset: later records are wanted again.
 
         `cut`: where the log was cut, if the group has not gone back for that yet.
         """
@@ -82,16 +82,16 @@ class Witness:
         """An operator takes the group's offset out of its node."""
 
     def mends_offset(self, tp: TopicPartition) -> None:
-        """The operator puts it back."""
+        """The operator restores the offset."""
 
     def set_from_outside(self, tp: TopicPartition, offset: int) -> None:
         """A tool without a ledger sets the group's offset."""
 
     def cannot_tell(self, tp: TopicPartition) -> None:
-        """A log was cut below a position, and no node says which leader wrote the records before it."""
+        """A log was cut below a position whose leader no node names."""
 
     def recreated(self, tp: TopicPartition) -> None:
-        """The topic is deleted; what the group knows is about the deleted one."""
+        """The topic is deleted; the group's knowledge is about the deleted one."""
 
     def begins_recreated(self, tp: TopicPartition, epoch: int) -> None:
         """The group begins at the start of a recreated topic."""
@@ -100,10 +100,10 @@ class Witness:
         """A ledger has taken these lines."""
 
     def refused(self, entries: Sequence[Recorded], *, degrade: bool) -> None:
-        """A ledger has not taken these lines; with `degrade` the process goes on without."""
+        """A ledger refused these lines; with `degrade` the process continues without."""
 
     def compare(
         self, world: Scene, owner: Callable[[TopicPartition], str | None], *, midst: bool = False
     ) -> Iterable[str]:
-        """Return where the proof differs from what was seen; `midst`: faults are still going on."""
+        """Return where the proof differs from what was seen (`midst`: amid faults)."""
         return ()

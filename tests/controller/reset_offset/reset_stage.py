@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from inbound.controller.reset_offset.command import PATHS, ResetCommand, cancel, listing, new_name, read, submit
+from inbound.controller.reset_offset.command import PATHS, ResetCommand, new_name
+from inbound.controller.reset_offset.command_store import cancel, listing, read, submit
 from inbound.controller.reset_offset.controller import ResetController
 from inbound.controller.reset_offset.data_plane import DataPlane
 from inbound.controller.reset_offset.model import Moved, Ref, RefInfo, RefMapper, ResetSpec, To

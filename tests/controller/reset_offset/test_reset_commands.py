@@ -11,16 +11,8 @@ from dataclasses import replace
 import pytest
 
 from inbound.controller.reset_offset import moves
-from inbound.controller.reset_offset.command import (
-    KEEP_COUNT,
-    KEEP_SECONDS,
-    PATHS,
-    ResetCommand,
-    decode,
-    encode,
-    prune,
-    submit,
-)
+from inbound.controller.reset_offset.command import PATHS, ResetCommand, decode, encode
+from inbound.controller.reset_offset.command_store import KEEP_COUNT, KEEP_SECONDS, prune, submit
 from inbound.controller.reset_offset.model import Ref, RefInfo, ResetSpec, State, To
 from inbound.coordinators.nodes import BadNodeError
 from inbound.coordinators.ownership import Ownership

@@ -1,6 +1,7 @@
 """The stall detector on a whole channel on fakes: the causes that it names, and when it reports a stall."""
 
 import re
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from inbound.coordinators.pauses import OPERATOR, Pause, pause
 from inbound.coordinators.tasks import Tasks
 from inbound.observe.explain.answer import BadQuestionError, PartitionQuestion, answers
 from inbound.observe.explain.detector import AT_ONCE, BREATH, LOOKS, StallDetector
+from inbound.observe.explain.gather import below_inbound
 from inbound.partition.journal import Happened
 from inbound.partition.partition import Partition
 from inbound.processors.base import BatchEventProcessor
@@ -356,3 +358,18 @@ def test_a_processor_that_cannot_say_what_it_does_costs_nobody_else_an_answer(
     assert told == [
         f"channel orders: {name} failed: {why}; status and metrics are without it" for name in ("waits", "status")
     ]
+
+
+def test_a_stack_begins_in_the_processor() -> None:
+    """The calls that led there are inbound's, and no help."""
+    stacks: list[str] = []
+
+    class Stopped(Recording):
+        def on_next_batch(self, batch: Batch) -> BatchResponse:
+            stacks.append(below_inbound("".join(traceback.format_stack())))
+            return BatchResponse.advance()
+
+    Watched(read=1, processor=Stopped())
+
+    files = re.findall(r'File "(.*)", line', stacks[0])
+    assert files == [__file__]

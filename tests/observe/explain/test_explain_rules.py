@@ -1,5 +1,6 @@
 """The decision table of `explain`: a row for each cause, the order of precedence, and what holds for all facts."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from inbound.observe.explain.facts import (
     duration,
 )
 from inbound.observe.explain.rules import explain
+from inbound.processors.dispatch.options import DeliverySpec, DispatchOptions
 
 WAITS = ["subscriber", "dead-letters", "retry-topic", "undecodable", "window", "limit", "delayed", "rate"]
 PATIENCE = 1.5
@@ -121,6 +123,16 @@ def test_each_cause_says_what_an_operator_can_do() -> None:
         assert found.text
         assert "\n" not in found.text
         assert found.todo or cause in BENIGN, cause
+
+
+@pytest.mark.parametrize("kind", [kind for kind in WAITS if kind != "rate"])
+def test_advice_on_a_dispatcher_names_keys_that_it_has(kind: str) -> None:
+    """An operator copies them into the configuration."""
+    todo = of(facts(waits=(kind, "why"), buffered=10)).todo
+    keys = re.findall(r"`(\w+)`", todo)
+    assert set(keys) <= DispatchOptions.model_fields.keys()
+    assert set(re.findall(r"\bdelivery\.(\w+)", todo)) <= DeliverySpec.model_fields.keys()
+    assert keys == {"window": ["max_in_flight"], "limit": ["limits"], "delayed": ["delayed_retry"]}.get(kind, [])
 
 
 def test_the_stack_is_the_evidence_against_a_slow_processor() -> None:

@@ -15,7 +15,7 @@ from inbound.admin.listener import AdminServer
 from inbound.admin.routes import answered
 from inbound.config import load_policy
 from inbound.errors import ConfigError
-from inbound.group.operations import BadOperationError, Done, Operation, UnknownTargetError, Verb
+from inbound.group.operations import BadOperationError, Operation, OperationKind, OperationResult, UnknownTargetError
 from inbound.http.server.rights import Token
 from inbound.observe.jmx.policy import Policy
 from inbound.observe.status.status import ProcessStatus
@@ -37,16 +37,18 @@ class Made:
     def snapshot(self) -> ProcessStatus | list[ProcessStatus]:
         return self.status
 
-    def __call__(self, name: str, operation: Operation) -> Done:
+    def __call__(self, name: str, operation: Operation) -> OperationResult:
         self.asked.append((name, operation))
-        if operation.verb is Verb.RATE:
+        if operation.verb is OperationKind.RATE:
             self.status = process(channels=[channel(paced=True, max_read_rate=operation.per_second)])
         if operation.topic == "nowhere":
             raise UnknownTargetError("member host-1 does not hold nowhere/0")
         if operation.reason == "bad":
             raise BadOperationError("it cannot be paused")
         verb = operation.verb.value
-        return Done(name, "orders-svc", verb, operation.consumer, True, f"{name}: {verb} done", ["host-1"], [])
+        return OperationResult(
+            name, "orders-svc", verb, operation.consumer, True, f"{name}: {verb} done", ["host-1"], []
+        )
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import inbound
-from inbound.group.operations import Operation, Verb
+from inbound.group.operations import Operation, OperationKind
 from inbound.observe.jmx.tables import KINDS
 from tests.observe.jmx.jmx_stage import CHANNEL, PARTITION, Made, MakePort, Port, make_port, port
 from tests.observe.status.made_status import channel, process
@@ -273,17 +273,17 @@ def test_what_operations_ask_for(port: Port) -> None:
     port.jolokia(f"/exec/{PARTITION}/release/5")
     port.jolokia(f"/write/{CHANNEL}/MaxReadRate/20")
     assert [operation for _, operation in port.made.asked] == [
-        Operation(Verb.PAUSE),
-        Operation(Verb.PAUSE, reason="a new disk"),
-        Operation(Verb.RESUME),
-        Operation(Verb.PAUSE, "host-1", "why"),
-        Operation(Verb.RESUME, "host-1"),
-        Operation(Verb.REBALANCE),
-        Operation(Verb.RELEASE, "host-1", topic="orders", partition=1),
-        Operation(Verb.RELEASE, "host-1", topic="orders", partition=1, seconds=30.0),
-        Operation(Verb.RELEASE, "host-1", topic="orders", partition=0),
-        Operation(Verb.RELEASE, "host-1", topic="orders", partition=0, seconds=5.0),
-        Operation(Verb.RATE, "host-1", per_second=20.0),
+        Operation(OperationKind.PAUSE),
+        Operation(OperationKind.PAUSE, reason="a new disk"),
+        Operation(OperationKind.RESUME),
+        Operation(OperationKind.PAUSE, "host-1", "why"),
+        Operation(OperationKind.RESUME, "host-1"),
+        Operation(OperationKind.REBALANCE),
+        Operation(OperationKind.RELEASE, "host-1", topic="orders", partition=1),
+        Operation(OperationKind.RELEASE, "host-1", topic="orders", partition=1, seconds=30.0),
+        Operation(OperationKind.RELEASE, "host-1", topic="orders", partition=0),
+        Operation(OperationKind.RELEASE, "host-1", topic="orders", partition=0, seconds=5.0),
+        Operation(OperationKind.RATE, "host-1", per_second=20.0),
     ]
 
 
@@ -350,7 +350,7 @@ def test_several_processes_behind_one_port_are_told_apart_by_a_key(make_port: Ma
     problems = port.jolokia("/read/inbound:type=Runtime,process=2/Problems,Healthy,Ready")["value"]
     assert problems == {"Problems": ["process 2 does not answer"], "Healthy": False, "Ready": False}
     port.jolokia(f"/exec/{CHANNEL},process=1/release/orders/1")
-    assert port.made.asked == [("orders", Operation(Verb.RELEASE, "a-1", topic="orders", partition=1))]
+    assert port.made.asked == [("orders", Operation(OperationKind.RELEASE, "a-1", topic="orders", partition=1))]
 
 
 @pytest.mark.parametrize(

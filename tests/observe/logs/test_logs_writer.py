@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from inbound.observe.logs.handler import ROOM, LogWriter
+from inbound.observe.logs.writer import ROOM, LogWriter
 
 LINE = b"x" * 99 + b"\n"
 

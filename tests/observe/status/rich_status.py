@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from inbound.coordinators.members import SubscriberStatus
+from inbound.coordinators.subscriber_status import SubscriberStatus
 from inbound.kafka.base import FAILURES as REQUEST_FAILURES
 from inbound.kafka.base import STATISTICS, BrokerFigures
 from inbound.ledger.base import LedgerStatus

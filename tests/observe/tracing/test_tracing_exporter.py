@@ -16,7 +16,7 @@ from inbound.observe.tracing.exporter import MOST_AT_ONCE, MOST_WAITING, Collect
 from inbound.observe.tracing.process import make_spans
 from inbound.processors.batch import Batch, PlainRecord
 from inbound.processors.cloudevents_http import HttpAnswer, HttpMessage
-from inbound.processors.spans import Consumer, Spans
+from inbound.processors.spans import ConsumerName, Spans
 from inbound.testing.clock import ManualClock
 from inbound.testing.world import Recording
 from tests.observe.tracing.tracing_stage import PARENT, SETTINGS, SPAN, TRACE, Traced
@@ -166,7 +166,7 @@ def made() -> list[ReadableSpan]:
     """Return the spans of a batch that fails, linked to a trace, and of a record that is sent."""
     traced = Traced()
     batch = Batch("orders", 3, 7, 8, [PlainRecord(7, headers=[("traceparent", PARENT.encode())])])
-    traced.made.call(Consumer("shop", "shop-1"), batch, Recording(lambda batch: "nonsense").on_next_batch)
+    traced.made.call(ConsumerName("shop", "shop-1"), batch, Recording(lambda batch: "nonsense").on_next_batch)
     traced.made.publish("orders").end(problem="no")
     return traced.ended
 

@@ -103,8 +103,11 @@ def test_a_configuration_is_shown_without_what_lets_us_in() -> None:
         ("endpoint: 'ftp://x'", "tracing.endpoint: need a URL"),
         ("endpoint: 'http://me:swordfish@x/'", "tracing.endpoint: holds a user or password"),
         ("timeout: 10m", "tracing.timeout: need at most 30s"),
-        ("folder: /etc/config-tracing, backend: otlp", "tracing.backend: is set by folder, in what is mounted there"),
-        ("observability_folder: /o, sample_rate: 1", "tracing.sample_rate: is set by observability_folder"),
+        ("folder: /etc/config-tracing, backend: otlp", "tracing.backend: is set by the files in tracing.folder"),
+        (
+            "observability_folder: /o, sample_rate: 1",
+            "tracing.sample_rate: is set by the files in tracing.observability_folder",
+        ),
         ("service_name: ''", "tracing.service_name: need a name"),
     ],
 )

@@ -18,7 +18,7 @@ from inbound.processors.dispatch.jobs import Job, PartitionClaim, Traces
 from inbound.processors.dispatch.options import DispatchOptions
 from inbound.processors.dispatch.transport import Answer, targets_of
 from inbound.processors.dispatch.window import OpenEvent, SendWindow
-from inbound.processors.spans import NO_TRACING, Consumer
+from inbound.processors.spans import NO_TRACING, ConsumerName
 from inbound.topic_partition import TopicPartition
 
 RECORD = RecordParts(b"k", b"v", [])
@@ -66,7 +66,7 @@ def attempts(topic: TopicWriter) -> Attempts:
         log,
         lambda claim: None,
         lambda name: topic,
-        Traces(NO_TRACING, Consumer("", "")),
+        Traces(NO_TRACING, ConsumerName("", "")),
         time.time,
     )
 

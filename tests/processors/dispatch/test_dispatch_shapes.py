@@ -12,7 +12,8 @@ from inbound.processors.batch import PlainRecord, Record
 from inbound.processors.cloudevents_bridge import HttpParts, Refused, record_to_binary, record_to_json
 from inbound.processors.cloudevents_kafka import attribute_of
 from inbound.processors.dispatch.counters import DispatchCounters
-from inbound.processors.dispatch.encoding import MOST_NAMES, MOST_SHAPES, Shapes, pass_headers
+from inbound.processors.dispatch.encoding import pass_headers
+from inbound.processors.dispatch.shapes import MOST_NAMES, MOST_SHAPES, Shapes
 from inbound.processors.http_headers import MOST_BYTES, Forwarding
 
 EVENT = ("ce_specversion", "ce_id", "ce_source", "ce_type")

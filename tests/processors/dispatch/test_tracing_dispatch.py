@@ -13,7 +13,7 @@ from inbound.processors.cloudevents_bridge import HttpParts, RecordParts
 from inbound.processors.dispatch.jobs import Job, PartitionClaim, Traces
 from inbound.processors.dispatch.transport import Answer
 from inbound.processors.dispatch.window import OpenEvent, SendWindow
-from inbound.processors.spans import Consumer
+from inbound.processors.spans import ConsumerName
 from inbound.topic_partition import TopicPartition
 from tests.observe.tracing.tracing_stage import (
     PARENT,
@@ -193,7 +193,7 @@ def test_a_dead_letter_to_a_topic_is_sent_in_the_same_trace(traced: Traced) -> N
     claim = PartitionClaim(TopicPartition("orders", 0), SendWindow(8, "none"), Batch("orders", 0, 0, 1, []))
     entry = OpenEvent(PlainRecord(0, headers=[("traceparent", PARENT.encode())]))
     job = Job(claim, [entry], Nowhere())
-    traces = Traces(traced, Consumer("group", "a"))
+    traces = Traces(traced, ConsumerName("group", "a"))
     traces.begin(job, HttpParts([], b""))
     record = traces.publish(job, "dead", RecordParts(b"k", b"v", [("ce_id", b"1"), ("traceparent", PARENT.encode())]))
     traces.came_back(job, Answer(202))
