@@ -61,12 +61,9 @@ class ProcessorSession:
     ) -> Decision:
         """Deliver a batch by `callback`, and return the outcome of its answer.
 
-        `committed` is the offset in ZooKeeper.
+        `committed` is the newest advance; its commit may still be in flight.
         """
-        first, position = (
-            batch.first_offset,
-            batch.next_offset,
-        )  # as delivered: the processor has the batch in its hands
+        first, position = batch.first_offset, batch.next_offset  # before the processor has the batch in its hands
         response = callback(batch)
         if self.asynchronous and isawaitable(response):
             response = await response

@@ -33,9 +33,9 @@ def decide(
 ) -> Decision:
     """Return the outcome of `response` to a batch.
 
-    The batch began at `first` and ended before `position`; `committed` is the offset in ZooKeeper. With no batch (an
-    answer of on_idle or on_stream_termination), `first` is the commit: all records delivered since then count as the
-    batch.
+    The batch began at `first` and ended before `position`; `committed` is the newest advance, whose commit may still be
+    in flight. With no batch (an answer of on_idle or on_stream_termination), `first` is that advance: all records
+    delivered since then count as the batch.
 
     Raises:
         BadResponseError: no BatchResponse, or an offset that may not be used; the message says which may.
